@@ -1,0 +1,99 @@
+"""What a reply may look like: a plain value that any engine can translate.
+
+A `Constraint` names its rung of the ladder (`kind`) and holds the expression that the whole
+reply must match. `matches` is the judge: every decoding backend is held against it, and every
+reply is checked with it after decoding.
+
+    >>> from rel_batch.constraints import Constraint, Text, texts
+    >>> constraint = Constraint("format", texts(("<Yes>", "<No>")))
+    >>> constraint.matches("<Yes>"), constraint.matches("yes")
+    (True, False)
+
+Surprising: the kind `none` has no expression and admits every text.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from rel_batch.constraints.expressions import (
+    Chars,
+    Expression,
+    OneOf,
+    Repeat,
+    Rule,
+    Seq,
+    Text,
+    optional,
+    separated,
+    texts,
+)
+from rel_batch.constraints.machine import Machine
+
+__all__ = [
+    "KINDS",
+    "Chars",
+    "Constraint",
+    "Expression",
+    "Kind",
+    "OneOf",
+    "Repeat",
+    "Rule",
+    "Seq",
+    "Text",
+    "optional",
+    "separated",
+    "texts",
+]
+
+Kind = Literal["none", "format"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """The texts that a whole reply may be.
+
+    Attributes:
+        kind: rung of the ladder ("none", "format", ...).
+        expression: what the reply must match; None admits everything.
+        rules: named rules that `expression` uses, as (name, expression) pairs.
+
+    Equal values are one constraint: they share a compiled grammar and a machine.
+    """
+
+    kind: Kind
+    expression: Expression | None = None
+    rules: tuple[tuple[str, Expression], ...] = ()
+
+    def matches(self, text: str) -> bool:
+        """Whether `text` as a whole is admitted."""
+        return self.expression is None or _machine(self).matches(text)
+
+    def admits_prefix(self, text: str) -> bool:
+        """Whether some admitted text starts with `text`."""
+        return self.expression is None or _machine(self).admits_prefix(text)
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits that are equal for equal constraints, across processes."""
+        return hashlib.sha256(self.text_form().encode()).hexdigest()[:16]
+
+    def text_form(self) -> str:
+        """The constraint in an EBNF-like notation for people."""
+        if self.expression is None:
+            return "anything"
+        lines = [self.expression.text_form()]
+        lines += [f"{name} = {expression.text_form()}" for name, expression in self.rules]
+        return "\n".join(lines)
+
+
+@functools.lru_cache(maxsize=256)
+def _machine(constraint: Constraint) -> Machine:
+    assert constraint.expression is not None
+    rules: Mapping[str, Expression] = dict(constraint.rules)
+    return Machine(constraint.expression, rules)

@@ -1,0 +1,192 @@
+"""Runs an expression over characters: the matcher that every backend is held against.
+
+    >>> from rel_batch.constraints.expressions import Text, OneOf
+    >>> machine = Machine(OneOf((Text("<Yes>"), Text("<No>"))), {})
+    >>> machine.matches("<No>"), machine.admits_prefix("<Y"), machine.matches("<Y")
+    (True, True, False)
+
+A state is a set of continuations; a continuation is a stack of what is still to be read. Stacks
+are shared and numbered, states are numbered, and transitions are remembered, so that a second
+reading of the same text is one dictionary look-up a character. Time is linear in the text for
+the grammars used here, and no recursion depth depends on the text.
+
+Surprising: the memory is bounded by forgetting. When more than `MAX_STATES` states are known
+the tables are dropped and filled again; numbers of states are therefore valid only within one
+reading, and `step` must not be mixed between readings across `forget`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+
+from rel_batch.constraints.expressions import (
+    Expression,
+    Leaf,
+    OneOf,
+    Repeat,
+    Rule,
+    Seq,
+)
+
+MAX_STATES = 200_000
+_MAX_EXPANSIONS = 100_000
+
+DEAD = 0
+_END = 0  # the empty stack
+
+
+class Machine:
+    """Reads characters for one expression. Not thread-safe."""
+
+    def __init__(self, expression: Expression, rules: Mapping[str, Expression]) -> None:
+        self._expression = expression
+        self._rules = rules
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop every remembered state; numbers handed out before are void."""
+        # A cell is (leaf, leaf state, rest of the stack); a frame is (expression, done, rest)
+        self._cells: list[tuple[Leaf, Hashable, int]] = []
+        self._cell_ids: dict[tuple[int, Hashable, int], int] = {}
+        # (`done` counts the items of a Repeat that were read). Expressions are told apart by
+        # identity: they live as long as the machine, and hashing them by value would be slow.
+        self._frames: list[tuple[Expression, int, int]] = []
+        self._frame_ids: dict[tuple[int, int, int], int] = {}
+        self._states: list[tuple[frozenset[int], bool]] = [(frozenset(), False)]
+        self._state_ids: dict[tuple[frozenset[int], bool], int] = {(frozenset(), False): DEAD}
+        self._steps: dict[tuple[int, str], int] = {}
+        self.start = self._state([self._frame(self._expression, _END)])
+
+    def step(self, state: int, char: str) -> int:
+        """The state after `char`; `DEAD` if no accepted string goes on like that."""
+        known = self._steps.get((state, char))
+        if known is not None:
+            return known
+        cells, _ = self._states[state]
+        advanced: list[tuple[Leaf, Hashable, int]] = []
+        for cell in cells:
+            leaf, leaf_state, rest = self._cells[cell]
+            following = leaf.step(leaf_state, char)
+            if following is not None:
+                advanced.append((leaf, following, rest))
+        result = self._state_of_cells(advanced)
+        self._steps[state, char] = result
+        return result
+
+    def is_final(self, state: int) -> bool:
+        """Whether what was read so far is a whole string of the expression."""
+        return self._states[state][1]
+
+    def next_chars(self, state: int) -> frozenset[str] | None:
+        """A superset of the characters that lead on from `state`; None for any."""
+        found: set[str] = set()
+        for cell in self._states[state][0]:
+            leaf, leaf_state, _ = self._cells[cell]
+            chars = leaf.next_chars(leaf_state)
+            if chars is None:
+                return None
+            found |= chars
+        return frozenset(found)
+
+    def leaf_states(self, state: int) -> Iterator[tuple[Leaf, Hashable]]:
+        """The leaves that `state` is inside of, with their own states."""
+        for cell in self._states[state][0]:
+            leaf, leaf_state, _ = self._cells[cell]
+            yield leaf, leaf_state
+
+    def read(self, text: str) -> int:
+        """The state after `text`, from the start."""
+        if len(self._states) > MAX_STATES or len(self._cells) > MAX_STATES:
+            self.forget()
+        state = self.start
+        step, steps = self.step, self._steps
+        for char in text:
+            following = steps.get((state, char))
+            state = step(state, char) if following is None else following
+            if state == DEAD:
+                return DEAD
+        return state
+
+    def matches(self, text: str) -> bool:
+        """Whether `text` is a whole string of the expression."""
+        return self.is_final(self.read(text))
+
+    def admits_prefix(self, text: str) -> bool:
+        """Whether some string of the expression starts with `text`."""
+        return self.read(text) != DEAD
+
+    def _frame(self, expression: Expression, rest: int, done: int = 0) -> int:
+        key = (id(expression), done, rest)
+        found = self._frame_ids.get(key)
+        if found is None:
+            self._frames.append((expression, done, rest))
+            found = self._frame_ids[key] = len(self._frames)
+        return found
+
+    def _cell(self, leaf: Leaf, leaf_state: Hashable, rest: int) -> int:
+        key = (id(leaf), leaf_state, rest)
+        found = self._cell_ids.get(key)
+        if found is None:
+            self._cells.append((leaf, leaf_state, rest))
+            found = self._cell_ids[key] = len(self._cells) - 1
+        return found
+
+    def _state_of_cells(self, advanced: list[tuple[Leaf, Hashable, int]]) -> int:
+        if not advanced:
+            return DEAD
+        cells: set[int] = set()
+        stacks: list[int] = []
+        for leaf, leaf_state, rest in advanced:
+            chars = leaf.next_chars(leaf_state)
+            if chars is None or chars:
+                cells.add(self._cell(leaf, leaf_state, rest))
+            if leaf.is_final(leaf_state):
+                stacks.append(rest)
+        return self._state(stacks, cells)
+
+    def _state(self, stacks: list[int], cells: set[int] | None = None) -> int:
+        """Expand the tops of `stacks` until each starts with a leaf, and number the result."""
+        cells = set() if cells is None else cells
+        ends = False
+        seen: set[int] = set()
+        pending = list(stacks)
+        while pending:
+            frame = pending.pop()
+            if frame == _END:
+                ends = True
+                continue
+            if frame in seen:
+                continue
+            seen.add(frame)
+            if len(seen) > _MAX_EXPANSIONS:
+                raise ValueError("the grammar is left-recursive")
+            expression, done, rest = self._frames[frame - 1]
+            if isinstance(expression, Seq):
+                for part in reversed(expression.parts):
+                    rest = self._frame(part, rest)
+                pending.append(rest)
+            elif isinstance(expression, OneOf):
+                pending.extend(self._frame(option, rest) for option in expression.options)
+            elif isinstance(expression, Repeat):
+                if done >= expression.least:
+                    pending.append(rest)
+                if expression.most is None or done < expression.most:
+                    # Without an upper bound only the lower one needs counting.
+                    bound = expression.least if expression.most is None else expression.most
+                    again = self._frame(expression, rest, min(done + 1, bound))
+                    pending.append(self._frame(expression.item, again))
+            elif isinstance(expression, Rule):
+                pending.append(self._frame(self._rules[expression.name], rest))
+            elif isinstance(expression, Leaf):
+                first = expression.first()
+                cells.add(self._cell(expression, first, rest))
+                if expression.is_final(first):
+                    pending.append(rest)
+            else:
+                raise TypeError(f"not an expression: {expression!r}")
+        key = (frozenset(cells), ends)
+        found = self._state_ids.get(key)
+        if found is None:
+            self._states.append(key)
+            found = self._state_ids[key] = len(self._states) - 1
+        return found

@@ -1,0 +1,165 @@
+"""The values that travel between stages: instance, request, completion, score.
+
+One request is planned for each instance x arm x sample, and each request ends as exactly one
+completion, whatever happened to it (`Status` says what). A score is the verdict on the reply
+of one completion. All are frozen: a stage makes new values and changes none.
+
+Surprising: `Status` and `Verdict` are different things. A completion whose status is `ok` may
+well be `unparsed`, and a `truncated` one may be `correct` when its answer was complete
+before the cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from rel_batch.constraints import Constraint
+
+Status = Literal[
+    "ok",
+    "truncated",
+    "truncated_thinking",
+    "too_long",
+    "constraint_rejected",
+    "constraint_violated",
+    "engine_error",
+]
+STATUSES: tuple[Status, ...] = get_args(Status)
+# The statuses of requests that never reached, or never came back from, the model: they have no reply.
+STATUSES_WITHOUT_REPLY: frozenset[Status] = frozenset(
+    {"too_long", "constraint_rejected", "engine_error"}
+)
+
+Verdict = Literal["correct", "incorrect", "unparsed"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One REL record, normalised: the same fields and meanings for every task and version.
+
+    Attributes:
+        key: hash of the record's content and its file's stem; unique where upstream ids collide.
+        id: the upstream id, for people.
+        task: "REL-A1" ... "REL-C4".
+        subset: what the file's name adds to the task ("3x3", "9x9", "001", "v1"), or "all".
+        question: the paper's prompt, verbatim.
+        answer: the gold, as released; for REL-B1 `taxa` always holds names (strings).
+        metadata: as released.
+        rc: relational complexity.
+        num_entities: panels (A), taxa (B) or molecules (C) that the question shows.
+        source_file: name of the file that the record was read from.
+    """
+
+    key: str
+    id: str
+    task: str
+    subset: str
+    question: str
+    answer: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    rc: int
+    num_entities: int
+    source_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRequest:
+    """One planned generation, instance x arm x sample: a row of `requests.parquet`.
+
+    `key` is a hash of everything that decides the reply (instance key, prompt token ids, model
+    commit, arm, sample, seed). `seed` is None where decoding draws nothing at random.
+    """
+
+    key: str
+    instance_key: str
+    task: str
+    arm: str
+    sample: int
+    seed: int | None
+    chunk: int
+    num_prompt_tokens: int
+    max_tokens: int
+    constraint_kind: str
+    constraint_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A planned request with all that the engine needs to run it.
+
+    `prompt_token_ids` is exactly what the engine is given.
+    """
+
+    planned: PlannedRequest
+    prompt_token_ids: tuple[int, ...]
+    constraint: Constraint
+    temperature: float
+    top_p: float
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What became of one request. Kept raw and never rewritten.
+
+    Attributes:
+        reply: the generated text, special tokens left out; "" for statuses without a reply.
+        output_token_ids: the generated token ids, end-of-sequence included where it was drawn.
+        finish_reason: vLLM's own ("stop", "length", ...); None where there is no reply.
+        constraint_held: whether the reply matches the constraint that was asked for; None
+            where there was no constraint or no complete reply to check.
+        error: why there is no reply, or why a check failed; None otherwise.
+        num_cached_tokens: prompt tokens whose KV cache was reused.
+        latency_s: seconds from submission to the engine until the reply was finished.
+    """
+
+    request_key: str
+    instance_key: str
+    task: str
+    arm: str
+    sample: int
+    chunk: int
+    status: Status
+    reply: str
+    output_token_ids: tuple[int, ...]
+    finish_reason: str | None
+    num_prompt_tokens: int
+    num_output_tokens: int
+    num_cached_tokens: int
+    constraint_kind: str
+    constraint_held: bool | None
+    seed: int | None
+    error: str | None
+    latency_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The verdict on one reply.
+
+    Attributes:
+        verdict: "correct", "incorrect" or "unparsed". Unparsed is never correct.
+        precision, recall, f1: set overlap in [0, 1] where the task's answer is a set and gold
+            is not empty (REL-B1 with gold yes, REL-C3); None elsewhere.
+        prediction: what was read from the reply, as a JSON value; None where unparsed.
+        failure: why the reply is not correct, one of the task's failure names; None if correct.
+        overlap: REL-C2 on request: atoms of the common substructure with gold over gold's atoms.
+    """
+
+    verdict: Verdict
+    prediction: Any = None
+    failure: str | None = None
+    precision: float | None = None
+    recall: float | None = None
+    f1: float | None = None
+    overlap: float | None = None
+
+    @property
+    def correct(self) -> bool:
+        return self.verdict == "correct"
+
+    @property
+    def parsed(self) -> bool:
+        return self.verdict != "unparsed"

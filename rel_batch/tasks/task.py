@@ -1,0 +1,93 @@
+"""The contract of a REL task: prompt, constraint, parser, score and reference reply.
+
+One file per task family subclasses `Task`; nothing else in the package knows a task by name.
+A task is pure: it reads no files, knows no engine, keeps no state, and its `score` gives a
+verdict for any text and never raises.
+
+Surprising: `score` is given the *answer*, which is the reply without its thought (`answer.py`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from rel_batch.constraints import Constraint, Kind
+from rel_batch.records import Instance, Score
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """A REL record as released, with its shape checked but its content not yet.
+
+    `question` is a non-empty string, `answer` and `metadata` are JSON objects.
+    """
+
+    id: str
+    task: str
+    question: str
+    answer: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Complexity:
+    """Relational complexity and the number of entities that a question shows."""
+
+    rc: int
+    num_entities: int
+
+
+class FieldError(ValueError):
+    """A field of a record is not what the task needs; `field` is its dotted path."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class Task(ABC):
+    """One of the nine REL tasks."""
+
+    name: str
+    title: str
+    domain: ClassVar[str]
+    # What a share of correct replies is called: accuracy for a choice, exact match for the rest.
+    headline: ClassVar[Literal["accuracy", "exact_match"]]
+    # Whether precision, recall and F1 exist for the task.
+    has_set_metrics: ClassVar[bool]
+    # The kinds that mean something for the task, in the order of the ladder.
+    constraint_kinds: tuple[Kind, ...] = ("none", "format")
+    # Default bound on the reply, in tokens: about twice what the longest gold reply needs.
+    max_tokens: int
+
+    @abstractmethod
+    def describe(self, record: RawRecord) -> Complexity:
+        """Check the record's content and give its complexity.
+
+        For REL-B1 `answer["taxa"]` holds names by now. Raises FieldError.
+        """
+
+    @abstractmethod
+    def constraint(self, instance: Instance, kind: Kind) -> Constraint:
+        """The constraint of `kind` for this instance. Raises ValueError for a kind not in
+        `constraint_kinds`."""
+
+    @abstractmethod
+    def reference_reply(self, instance: Instance) -> str:
+        """A correct reply, as the paper's prompt asks for it; its `format` constraint admits it."""
+
+    @abstractmethod
+    def score(self, instance: Instance, answer: str, *, truncated: bool) -> Score:
+        """The strict verdict on an answer. Total and pure.
+
+        `truncated` says that the reply was cut by the token limit: then only what was complete
+        before the cut counts.
+        """
+
+    @abstractmethod
+    def score_upstream(self, instance: Instance, reply: str) -> Score:
+        """The verdict that the reference evaluator's rules give on the whole reply."""
