@@ -34,10 +34,18 @@ class RawRecord:
 
 @dataclass(frozen=True, slots=True)
 class Complexity:
-    """Relational complexity and the number of entities that a question shows."""
+    """What a question asks of its reader.
+
+    Attributes:
+        rc: relational complexity.
+        num_entities: panels, sequences or molecules that the question shows.
+        variant: what tells records of one task apart when their file's name does not
+            ("3x3", "v1"), or "all".
+    """
 
     rc: int
     num_entities: int
+    variant: str = "all"
 
 
 class FieldError(ValueError):
@@ -91,3 +99,10 @@ class Task(ABC):
     @abstractmethod
     def score_upstream(self, instance: Instance, reply: str) -> Score:
         """The verdict that the reference evaluator's rules give on the whole reply."""
+
+    def overlap(self, instance: Instance, score: Score) -> float | None:  # noqa: ARG002
+        """How much of gold a scored reply holds, in [0, 1], where that is slow to say.
+
+        Asked for by name only (REL-C2's share of the common substructure); None elsewhere.
+        """
+        return None
