@@ -1,0 +1,114 @@
+"""One narrow seam between requests and whatever generates: requests in, completions out.
+
+    with load_engine(...) as engine:
+        for completion in engine.generate(requests):
+            ...
+
+`generate` pulls requests lazily, keeps at most `max_in_flight` of them unfinished, and yields
+each completion as it finishes, in no fixed order. Every request that was pulled is yielded
+exactly once, unless the engine dies (EngineError) or the caller closes the generator.
+
+Surprising: nothing here imports vllm or torch; `engine/vllm.py` does, when it is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Protocol, Self
+
+from rel_batch.constraints import Constraint
+from rel_batch.records import Completion, Request, Status
+
+
+class Engine(Protocol):
+    """Generates completions. A context manager: `close` leaves no process or thread behind."""
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
+        """Completions as they finish. Raises EngineError when the engine dies."""
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+def finished_completion(
+    request: Request,
+    *,
+    reply: str,
+    output_token_ids: tuple[int, ...],
+    finish_reason: str,
+    num_cached_tokens: int,
+    latency_s: float,
+) -> Completion:
+    """The completion of a reply that came back, checked against its own constraint."""
+    status, held, error = _check(request.constraint, reply, finish_reason)
+    return Completion(
+        **_identity(request),
+        status=status,
+        reply=reply,
+        output_token_ids=output_token_ids,
+        finish_reason=finish_reason,
+        num_output_tokens=len(output_token_ids),
+        num_cached_tokens=num_cached_tokens,
+        constraint_held=held,
+        error=error,
+        latency_s=latency_s,
+    )
+
+
+def failed_completion(request: Request, status: Status, error: str) -> Completion:
+    """The completion of a request that has no reply."""
+    return Completion(
+        **_identity(request),
+        status=status,
+        reply="",
+        output_token_ids=(),
+        finish_reason=None,
+        num_output_tokens=0,
+        num_cached_tokens=0,
+        constraint_held=None,
+        error=error,
+        latency_s=0.0,
+    )
+
+
+def _identity(request: Request) -> dict[str, object]:
+    planned = request.planned
+    return {
+        "request_key": planned.key,
+        "instance_key": planned.instance_key,
+        "task": planned.task,
+        "arm": planned.arm,
+        "sample": planned.sample,
+        "chunk": planned.chunk,
+        "seed": planned.seed,
+        "num_prompt_tokens": planned.num_prompt_tokens,
+        "constraint_kind": planned.constraint_kind,
+    }
+
+
+def _check(
+    constraint: Constraint, reply: str, finish_reason: str
+) -> tuple[Status, bool | None, str | None]:
+    """Nothing in an engine's answer proves that a constraint was applied: look at the text."""
+    unconstrained = constraint.expression is None
+    if finish_reason == "length":
+        if unconstrained or constraint.admits_prefix(reply):
+            return "truncated", None, None
+        return "constraint_violated", False, "the cut reply is no prefix of an admitted one"
+    if finish_reason == "stop":
+        if unconstrained:
+            return "ok", None, None
+        if constraint.matches(reply):
+            return "ok", True, None
+        return "constraint_violated", False, "the reply does not match its constraint"
+    return "engine_error", None, f"the engine ended the reply with {finish_reason!r}"

@@ -1,0 +1,195 @@
+"""From a config to everything that a run needs before an engine starts.
+
+`run` and `check` both begin here: instances are read, the checkpoint and its commit are found,
+prompts are rendered and counted, and every distinct constraint is compiled with the run's own
+backend and tokenizer. Nothing here writes to the run folder or starts an engine.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rel_batch import __version__
+from rel_batch.checkpoint import Checkpoint, resolve_checkpoint
+from rel_batch.config import RunConfig
+from rel_batch.constraints import Constraint
+from rel_batch.engine.canary import CANARY_TOKENS
+from rel_batch.errors import DataError
+from rel_batch.instances import InstanceSet, read_instances
+from rel_batch.plan import Plan, plan_requests
+from rel_batch.prompts import ByteTokenizer, PromptRenderer, load_tokenizer
+from rel_batch.records import Instance, PlannedRequest
+from rel_batch.tasks import task_for
+
+_FAKE_COMMIT = "fake"
+# The canary's prompt and reply, with a chat template around them.
+_LEAST_CONTEXT = CANARY_TOKENS + 224
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A planned run.
+
+    Attributes:
+        instances: the frozen instances, by key.
+        skipped: complaints about the bad lines that were left out.
+        checkpoint: None for the fake engine.
+        plan: every request; those longer than `max_model_len` are in it, too.
+        max_model_len: tokens of context that the engine gets.
+    """
+
+    config: RunConfig
+    instances: Mapping[str, Instance]
+    skipped: tuple[str, ...]
+    checkpoint: Checkpoint | None
+    tokenizer: Any
+    renderer: PromptRenderer
+    plan: Plan
+    max_model_len: int
+
+    def fits(self, request: PlannedRequest) -> bool:
+        """Whether prompt and reply fit the context together."""
+        return request.num_prompt_tokens + request.max_tokens <= self.max_model_len
+
+    def constraint_of(self, request: PlannedRequest) -> Constraint:
+        """The constraint of a planned request."""
+        arm = next(arm for arm in self.config.arms if arm.name == request.arm)
+        return task_for(request.task).constraint(
+            self.instances[request.instance_key], arm.constraint
+        )
+
+    def distinct_constraints(self) -> Iterator[Constraint]:
+        """Every constraint of the plan once, `none` left out."""
+        seen: set[str] = set()
+        for request in self.plan.requests:
+            if request.constraint_kind != "none" and request.constraint_digest not in seen:
+                seen.add(request.constraint_digest)
+                yield self.constraint_of(request)
+
+    def rejected_constraints(self) -> dict[str, str]:
+        """Digest and reason of every constraint that the backend cannot compile."""
+        if self.checkpoint is None:  # the fake engine compiles nothing
+            return {}
+        from rel_batch.engine.structured_outputs import compile_check
+
+        reasons = {
+            constraint.digest: compile_check(constraint, self.config.engine.backend, self.tokenizer)
+            for constraint in self.distinct_constraints()
+        }
+        return {digest: reason for digest, reason in reasons.items() if reason is not None}
+
+    @functools.cached_property
+    def identity(self) -> dict[str, Any]:
+        """Everything that decides what the rows are; another identity is another run."""
+        config = self.config
+        return {
+            "instances": instances_digest(self.instances),
+            "model": {
+                "name": config.model.path,
+                "commit": self.checkpoint.commit if self.checkpoint else _FAKE_COMMIT,
+                "tokenizer": config.model.tokenizer,
+                "dtype": config.model.dtype,
+                "max_model_len": config.model.max_model_len,
+            },
+            "template": self.renderer.template_digest,
+            "engine": {
+                "kind": config.engine.kind,
+                "backend": config.engine.backend,
+                "engine_args": dict(config.engine.engine_args),
+            },
+            "seed": config.seed,
+            "arms": [arm.model_dump(mode="json") for arm in config.arms],
+        }
+
+    def manifest(self, versions: Mapping[str, str]) -> dict[str, Any]:
+        """What the run folder says about itself."""
+        return {
+            "identity": self.identity,
+            "config": self.config.model_dump(mode="json"),
+            "versions": {"rel_batch": __version__, **versions},
+            "num_instances": len(self.instances),
+            "num_requests": len(self.plan.requests),
+            "max_model_len": self.max_model_len,
+            "skipped": list(self.skipped),
+        }
+
+
+def prepare(config: RunConfig) -> Prepared:
+    """Read, validate, render and plan. Raises RelBatchError."""
+    found = _read(config)
+    selected = _first_of_each(found, config.instances.limit)
+    instances = {instance.key: instance for instance in selected}
+    checkpoint: Checkpoint | None = None
+    tokenizer: Any = ByteTokenizer()
+    if config.engine.kind == "vllm":
+        checkpoint = resolve_checkpoint(config.model)
+        tokenizer = load_tokenizer(
+            config.model.tokenizer or str(checkpoint.path),
+            revision=None,
+            trust_remote_code=config.model.trust_remote_code,
+        )
+    renderer = PromptRenderer(tokenizer, config.chat_template)
+    plan = plan_requests(
+        list(instances.values()),
+        config.arms,
+        renderer,
+        model_commit=checkpoint.commit if checkpoint else _FAKE_COMMIT,
+        seed=config.seed,
+    )
+    if not plan.requests:
+        raise DataError(
+            "the plan is empty: no arm's constraint kind means anything for the tasks given",
+            hint="rel-batch tasks shows the kinds of each task",
+        )
+    return Prepared(
+        config=config,
+        instances=instances,
+        skipped=tuple(found.skipped),
+        checkpoint=checkpoint,
+        tokenizer=tokenizer,
+        renderer=renderer,
+        plan=plan,
+        max_model_len=_max_model_len(config, plan, checkpoint),
+    )
+
+
+def instances_digest(instances: Mapping[str, Instance]) -> str:
+    """A digest of the set of instances, whatever their order."""
+    return hashlib.sha256("\n".join(sorted(instances)).encode()).hexdigest()[:32]
+
+
+def _read(config: RunConfig) -> InstanceSet:
+    settings = config.instances
+    return read_instances(
+        settings.source if isinstance(settings.source, str) else list(settings.source),
+        taxa_notation=settings.taxa_notation,
+        skip_bad=settings.skip_bad,
+        tasks=settings.tasks,
+    )
+
+
+def _first_of_each(instances: Iterable[Instance], limit: int | None) -> Iterator[Instance]:
+    """At most `limit` instances of each task and subset."""
+    taken: Counter[tuple[str, str]] = Counter()
+    for instance in instances:
+        group = (instance.task, instance.subset)
+        if limit is None or taken[group] < limit:
+            taken[group] += 1
+            yield instance
+
+
+def _max_model_len(config: RunConfig, plan: Plan, checkpoint: Checkpoint | None) -> int:
+    """The longest planned request, but no more than the model was made for."""
+    if config.model.max_model_len != "auto":
+        return config.model.max_model_len
+    longest = max(plan.longest, _LEAST_CONTEXT)
+    limit = checkpoint.max_position_embeddings if checkpoint else None
+    if limit is None or plan.longest <= limit:
+        return longest if limit is None else min(longest, limit)
+    lengths = (r.num_prompt_tokens + r.max_tokens for r in plan.requests)
+    return max((length for length in lengths if length <= limit), default=limit)

@@ -1,0 +1,171 @@
+"""What a run will generate: every request, its key and its chunk.
+
+The plan is a function of the config and the instances alone; how many workers there are is no
+part of it. Requests of one instance stay next to each other, so that arms that share a prompt
+share its KV cache; chunks are cut by estimated cost, costliest first, so that the last chunks to
+finish are small.
+
+    key = hash(instance key, prompt token ids, model commit, arm, sample, run seed)
+
+Surprising: prompts are rendered here to be hashed and counted, and again when a chunk is run,
+because the ids of all prompts of a run (REL-B is 100 million tokens) are not worth keeping.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rel_batch.config import ArmConfig
+from rel_batch.constraints import Constraint
+from rel_batch.prompts import PromptRenderer
+from rel_batch.records import Instance, PlannedRequest, Request
+from rel_batch.tasks import task_for
+
+# In prompt tokens: what a generated token costs, and how much work one chunk holds.
+_COST_OF_OUTPUT_TOKEN = 8
+_CHUNK_COST = 400_000
+_RENDER_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All requests of a run, in the order of their chunks.
+
+    Attributes:
+        requests: every planned request.
+        longest: tokens of the longest request, prompt and reply together; 0 for no request.
+        num_prompt_tokens: sum over requests.
+    """
+
+    requests: tuple[PlannedRequest, ...]
+    longest: int
+    num_prompt_tokens: int
+
+
+def plan_requests(
+    instances: Sequence[Instance],
+    arms: Sequence[ArmConfig],
+    renderer: PromptRenderer,
+    *,
+    model_commit: str,
+    seed: int,
+) -> Plan:
+    """Plan instance x arm x sample. Raises EngineError if a prompt cannot be rendered.
+
+    An arm whose constraint kind means nothing for a task is left out for that task.
+    """
+    groups: list[tuple[int, list[PlannedRequest]]] = []
+    for instance, prompt in _rendered(instances, renderer):
+        prompt_digest = hashlib.sha256(array("q", prompt).tobytes()).hexdigest()
+        group: list[PlannedRequest] = []
+        cost = len(prompt)
+        for arm in arms:
+            task = task_for(instance.task)
+            if arm.constraint not in task.constraint_kinds:
+                continue
+            max_tokens = max_tokens_of(arm, instance.task)
+            constraint = task.constraint(instance, arm.constraint)
+            for sample in range(arm.samples):
+                key = _digest(
+                    instance.key, prompt_digest, model_commit, _arm_identity(arm), sample, seed
+                )
+                group.append(
+                    PlannedRequest(
+                        key=key[:24],
+                        instance_key=instance.key,
+                        task=instance.task,
+                        arm=arm.name,
+                        sample=sample,
+                        seed=int(key[24:39], 16) if arm.temperature > 0 else None,
+                        chunk=0,
+                        num_prompt_tokens=len(prompt),
+                        max_tokens=max_tokens,
+                        constraint_kind=constraint.kind,
+                        constraint_digest=constraint.digest,
+                    )
+                )
+                cost += max_tokens // 4 * _COST_OF_OUTPUT_TOKEN
+        if group:
+            groups.append((cost, group))
+    requests = tuple(_in_chunks(groups))
+    return Plan(
+        requests=requests,
+        longest=max((r.num_prompt_tokens + r.max_tokens for r in requests), default=0),
+        num_prompt_tokens=sum(r.num_prompt_tokens for r in requests),
+    )
+
+
+def materialise(
+    planned: Iterable[PlannedRequest],
+    instances: Mapping[str, Instance],
+    arms: Mapping[str, ArmConfig],
+    renderer: PromptRenderer,
+) -> Iterator[Request]:
+    """Planned requests with their prompts and constraints, lazily and in order."""
+    last_key, prompt = "", ()
+    constraints: dict[str, Constraint] = {}
+    for request in planned:
+        instance = instances[request.instance_key]
+        if request.instance_key != last_key:
+            last_key, prompt = request.instance_key, renderer.render([instance.question])[0]
+        arm = arms[request.arm]
+        constraint = constraints.get(request.constraint_digest)
+        if constraint is None:
+            if len(constraints) > 1024:
+                constraints.clear()
+            constraint = task_for(instance.task).constraint(instance, arm.constraint)
+            constraints[request.constraint_digest] = constraint
+        yield Request(
+            planned=request,
+            prompt_token_ids=prompt,
+            constraint=constraint,
+            temperature=arm.temperature,
+            top_p=arm.top_p,
+        )
+
+
+def max_tokens_of(arm: ArmConfig, task: str) -> int:
+    """The bound on a reply: the arm's, or else the task's own."""
+    if arm.max_tokens == "auto":
+        return task_for(task).max_tokens
+    if isinstance(arm.max_tokens, int):
+        return arm.max_tokens
+    for name, bound in arm.max_tokens.items():
+        if name == task:
+            return bound
+    return task_for(task).max_tokens
+
+
+def _rendered(
+    instances: Sequence[Instance], renderer: PromptRenderer
+) -> Iterator[tuple[Instance, tuple[int, ...]]]:
+    for start in range(0, len(instances), _RENDER_BATCH):
+        batch = instances[start : start + _RENDER_BATCH]
+        yield from zip(batch, renderer.render([i.question for i in batch]), strict=True)
+
+
+def _arm_identity(arm: ArmConfig) -> str:
+    return json.dumps(arm.model_dump(mode="json"), sort_keys=True)
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256("\0".join(str(part) for part in parts).encode()).hexdigest()
+
+
+def _in_chunks(groups: list[tuple[int, list[PlannedRequest]]]) -> Iterator[PlannedRequest]:
+    # Sorting is stable, and the key breaks ties, so that the order of the files is no part of it.
+    groups = sorted(groups, key=lambda group: (-group[0], group[1][0].key))
+    chunk, filled = 0, 0
+    for cost, group in groups:
+        if filled and filled + cost > _CHUNK_COST:
+            chunk, filled = chunk + 1, 0
+        filled += cost
+        for request in group:
+            yield PlannedRequest(**{name: getattr(request, name) for name in _FIELDS}, chunk=chunk)
+
+
+_FIELDS = tuple(name for name in PlannedRequest.__dataclass_fields__ if name != "chunk")
