@@ -27,7 +27,7 @@ Status = Literal[
     "engine_error",
 ]
 STATUSES: tuple[Status, ...] = get_args(Status)
-# The statuses of requests that never reached, or never came back from, the model: they have no reply.
+# Requests that never reached, or never came back from, the model have no reply.
 STATUSES_WITHOUT_REPLY: frozenset[Status] = frozenset(
     {"too_long", "constraint_rejected", "engine_error"}
 )

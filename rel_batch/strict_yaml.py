@@ -8,6 +8,9 @@ few lines of them expand to gigabytes. Surprising: `1e-3` is a number here; YAML
 a string.
 """
 
+# PyYAML is only partly typed.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import re
