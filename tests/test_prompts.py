@@ -1,0 +1,85 @@
+"""A question is rendered once, to the ids that the engine gets, and never with two BOS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rel_batch.errors import EngineError
+from rel_batch.prompts import ByteTokenizer, PromptRenderer
+
+BOS = 1
+
+
+class LetterTokenizer:
+    """One id a character; the text "^" is the BOS, as a template would write it."""
+
+    def __init__(self, *, bos: int | None = BOS, template: str | None = None) -> None:
+        self.bos_token_id = bos
+        self.chat_template = template
+
+    def __call__(self, text: list[str], *, add_special_tokens: bool) -> dict[str, Any]:
+        assert not add_special_tokens, "a tokenizer left to itself may add a second BOS"
+        return {"input_ids": [[BOS if c == "^" else ord(c) for c in item] for item in text]}
+
+    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> str:
+        assert kwargs == {"tokenize": False, "add_generation_prompt": True}
+        (message,) = conversation
+        assert message["role"] == "user"
+        assert self.chat_template is not None
+        return self.chat_template.replace("Q", message["content"])
+
+
+def ids(text: str) -> tuple[int, ...]:
+    return tuple(BOS if c == "^" else ord(c) for c in text)
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "template_use", "question", "expected"),
+    [
+        (LetterTokenizer(), "auto", "abc", "^abc"),
+        (LetterTokenizer(bos=None), "auto", "abc", "abc"),
+        (LetterTokenizer(), "auto", "^abc", "^abc"),
+        (LetterTokenizer(), "auto", "^^abc", "^abc"),
+        (LetterTokenizer(template="^U:Q A:"), "auto", "abc", "^U:abc A:"),
+        (LetterTokenizer(template="^^U:Q A:"), "auto", "abc", "^U:abc A:"),
+        (LetterTokenizer(template="U:Q A:"), "auto", "abc", "U:abc A:"),
+        (LetterTokenizer(template="^U:Q A:"), "none", "abc", "^abc"),
+    ],
+)
+def test_a_prompt_has_the_bos_that_its_tokenizer_and_template_ask_for(
+    tokenizer: LetterTokenizer, template_use: Any, question: str, expected: str
+) -> None:
+    renderer = PromptRenderer(tokenizer, template_use)
+    assert renderer.render([question]) == [ids(expected)]
+
+
+def test_the_question_is_sent_verbatim_as_plain_text() -> None:
+    question = "\n   Line one\n\n  two  \n"
+    rendered = PromptRenderer(ByteTokenizer(), "auto").render([question])[0]
+    assert bytes(rendered).decode() == question
+
+
+def test_rendering_many_equals_rendering_each() -> None:
+    renderer = PromptRenderer(LetterTokenizer(template="^Q"), "auto")
+    questions = ["a", "", "bcd"]
+    assert renderer.render(questions) == [renderer.render([q])[0] for q in questions]
+
+
+def test_the_template_digest_changes_with_the_template() -> None:
+    digests = {
+        PromptRenderer(LetterTokenizer(template=t), "auto").template_digest
+        for t in (None, "Q", "^Q")
+    }
+    assert len(digests) == 3
+
+
+def test_a_template_that_fails_is_an_engine_error_with_a_way_out() -> None:
+    class Broken(LetterTokenizer):
+        def apply_chat_template(self, conversation: Any, **kwargs: Any) -> str:
+            raise RuntimeError("roles must alternate")
+
+    with pytest.raises(EngineError, match="chat_template: none") as caught:
+        PromptRenderer(Broken(template="x"), "auto").render(["a"])
+    assert "roles must alternate" in str(caught.value)
