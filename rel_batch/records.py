@@ -35,6 +35,10 @@ STATUSES_WITHOUT_REPLY: frozenset[Status] = frozenset(
 Verdict = Literal["correct", "incorrect", "unparsed"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
+# Scores of different versions lie beside each other in a run folder. Raise it when the verdict
+# on any reply can change.
+SCORING_VERSION = "1"
+
 
 @dataclass(frozen=True, slots=True)
 class Instance:

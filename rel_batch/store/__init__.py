@@ -1,0 +1,15 @@
+"""The run folder, and the one home of pyarrow.
+
+    run = RunFolder.open(Path("outputs/quickstart"))
+    for completion in run.iter_completions(): ...
+
+`run_folder.py` says what is where; `disk.py` how a file becomes complete or absent;
+`manifest.py` how a folder becomes one run; `schemas.py` what the rows are; `export.py` writes
+everything about a run into one file.
+"""
+
+from rel_batch.store.export import export_run
+from rel_batch.store.run_folder import RunFolder
+from rel_batch.store.schemas import ScoreRow
+
+__all__ = ["RunFolder", "ScoreRow", "export_run"]
