@@ -64,20 +64,23 @@ class VllmEngine:
         settings: EngineConfig,
         *,
         max_model_len: int,
-        longest_prompt: int,
+        seeded: bool,
         seed: int,
         log_file: Path,
     ) -> None:
-        """Start the engine. Raises ConfigError for a bad argument, EngineError if it fails."""
+        """Start the engine; `seeded` says that some requests have seeds of their own.
+
+        Raises ConfigError for a bad argument, EngineError if vLLM fails.
+        """
         self._max_in_flight = settings.max_in_flight
         self._backend = settings.backend
         self._log_file = log_file
         _prepare_environment(settings)
         try:
             with output_to(log_file):
-                self._llm = _start(
-                    checkpoint, model, settings, max_model_len, longest_prompt, seed, log_file
-                )
+                self._llm = _start(checkpoint, model, settings, max_model_len, seeded, seed)
+            # vLLM sets up its logger while it starts; from here on it stays off the terminal.
+            logging.getLogger("vllm").handlers = [logging.FileHandler(log_file)]
         except (ConfigError, KeyboardInterrupt):
             raise
         except Exception as error:  # whatever vLLM, torch or a checkpoint's code raise
@@ -212,16 +215,13 @@ def _start(
     model: ModelConfig,
     settings: EngineConfig,
     max_model_len: int,
-    longest_prompt: int,
+    seeded: bool,
     seed: int,
-    log_file: Path,
 ) -> Any:
     from vllm import LLM
     from vllm.engine.arg_utils import EngineArgs
     from vllm.platforms import current_platform
 
-    logger = logging.getLogger("vllm")
-    logger.handlers = [logging.FileHandler(log_file)]
     known = [field.name for field in dataclasses.fields(EngineArgs)]
     check_engine_args(settings.engine_args, known)
     arguments: dict[str, Any] = {
@@ -243,8 +243,11 @@ def _start(
     }
     if current_platform.is_cpu():
         arguments["enforce_eager"] = True
-        # A prefill that is cut in two kills the CPU engine where a request has a seed.
-        arguments["max_num_batched_tokens"] = max(4096, longest_prompt + 1)
+        if seeded:
+            # A seeded request whose prefill is cut in two kills vLLM's CPU engine ("CPU Generator
+            # does not use offset"), and any prompt may be cut where a batch is full.
+            arguments["enable_chunked_prefill"] = False
+            arguments["max_num_batched_tokens"] = max(4096, max_model_len)
         if model.dtype == "auto":
             cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
             arguments["dtype"] = "bfloat16" if has_bf16_instructions(cpuinfo) else "float32"

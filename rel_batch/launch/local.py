@@ -168,7 +168,7 @@ def _load_engine(prepared: Prepared, log_file: Path) -> Engine:
         config.model,
         config.engine,
         max_model_len=prepared.max_model_len,
-        longest_prompt=max(r.num_prompt_tokens for r in prepared.plan.requests),
+        seeded=any(request.seed is not None for request in prepared.plan.requests),
         seed=config.seed,
         log_file=log_file,
     )
