@@ -1,0 +1,95 @@
+"""The plan is a function of the config and the instances alone."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from rel_batch.config import ArmConfig
+from rel_batch.instances import read_instances
+from rel_batch.plan import Plan, materialise, max_tokens_of, plan_requests
+from rel_batch.prompts import ByteTokenizer, PromptRenderer
+from rel_batch.records import Instance
+
+RENDERER = PromptRenderer(ByteTokenizer(), "auto")
+FORMAT = ArmConfig(name="format")
+FREE = ArmConfig(name="free", constraint="none", temperature=1.0, samples=3)
+
+
+def bundled() -> list[Instance]:
+    return list(read_instances("bundled"))
+
+
+def planned(instances: list[Instance], *arms: ArmConfig, commit: str = "c", seed: int = 0) -> Plan:
+    return plan_requests(instances, arms, RENDERER, model_commit=commit, seed=seed)
+
+
+def test_every_instance_has_one_request_per_arm_and_sample_each_with_its_own_key() -> None:
+    instances = bundled()
+    requests = planned(instances, FORMAT, FREE).requests
+    assert len(requests) == len(instances) * 4
+    assert len({request.key for request in requests}) == len(requests)
+
+
+def test_the_order_of_the_files_does_not_change_the_plan() -> None:
+    instances = bundled()
+    shuffled = instances.copy()
+    random.Random(3).shuffle(shuffled)
+    assert planned(instances, FORMAT, FREE) == planned(shuffled, FORMAT, FREE)
+
+
+def test_a_key_changes_with_whatever_decides_the_reply() -> None:
+    (instance, *_) = bundled()
+    base = planned([instance], FREE).requests[0].key
+    others = {
+        planned([instance], FREE, commit="d").requests[0].key,
+        planned([instance], FREE, seed=1).requests[0].key,
+        planned([instance], FREE.model_copy(update={"temperature": 0.5})).requests[0].key,
+        planned([replace(instance, question=instance.question + " ")], FREE).requests[0].key,
+        planned([replace(instance, key="0" * 16)], FREE).requests[0].key,
+        planned([instance], FREE).requests[1].key,
+    }
+    assert base not in others
+    assert len(others) == 6
+
+
+def test_greedy_requests_have_no_seed_and_samples_have_distinct_ones() -> None:
+    requests = planned(bundled(), FORMAT, FREE).requests
+    seeds = [request.seed for request in requests if request.arm == "free"]
+    assert all(request.seed is None for request in requests if request.arm == "format")
+    assert None not in seeds
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_requests_of_one_instance_are_adjacent_and_in_one_chunk() -> None:
+    requests = planned(bundled(), FORMAT, FREE).requests
+    for position in range(0, len(requests), 4):
+        group = requests[position : position + 4]
+        assert len({(request.instance_key, request.chunk) for request in group}) == 1
+
+
+def test_chunks_are_numbered_in_the_order_of_the_plan() -> None:
+    chunks = [request.chunk for request in planned(bundled(), FORMAT).requests]
+    assert chunks == sorted(chunks)
+    assert set(chunks) == set(range(max(chunks) + 1))
+
+
+def test_materialised_requests_have_the_prompt_that_was_planned() -> None:
+    instances = {instance.key: instance for instance in bundled()}
+    plan = planned(list(instances.values()), FORMAT, FREE)
+    arms = {"format": FORMAT, "free": FREE}
+    requests = list(materialise(plan.requests, instances, arms, RENDERER))
+    assert [request.planned for request in requests] == list(plan.requests)
+    for request in requests:
+        assert len(request.prompt_token_ids) == request.planned.num_prompt_tokens
+        assert request.constraint.digest == request.planned.constraint_digest
+        assert request.temperature == arms[request.planned.arm].temperature
+        question = instances[request.planned.instance_key].question
+        assert bytes(request.prompt_token_ids).decode() == question
+
+
+def test_max_tokens_may_differ_by_task() -> None:
+    arm = ArmConfig(name="a", max_tokens={"REL-A1": 3})
+    assert max_tokens_of(arm, "REL-A1") == 3
+    assert max_tokens_of(arm, "REL-C3") == max_tokens_of(FORMAT, "REL-C3")
+    assert max_tokens_of(ArmConfig(name="a", max_tokens=9), "REL-C3") == 9
