@@ -145,8 +145,14 @@ class Repeat(Expression):
         form = self.item.text_form()
         if isinstance(self.item, Seq):
             form = f"({form})"
-        suffix = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((self.least, self.most))
-        return form + (suffix or f"{{{self.least},{'' if self.most is None else self.most}}}")
+        return form + self.suffix
+
+    @property
+    def suffix(self) -> str:
+        """`*`, `+`, `?` or `{m,n}`, as grammars and regular expressions write it."""
+        if self.most is None:
+            return {0: "*", 1: "+"}.get(self.least, f"{{{self.least},}}")
+        return "?" if (self.least, self.most) == (0, 1) else f"{{{self.least},{self.most}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +180,5 @@ def texts(options: tuple[str, ...]) -> Expression:
 
 def separated(item: Expression, separator: str, least: int, most: int | None) -> Expression:
     """`item` from `least` (at least 1) to `most` times with `separator` in between."""
-    tail = Repeat(
-        Seq((Text(separator), item)), least - 1, None if most is None else most - 1
-    )
+    tail = Repeat(Seq((Text(separator), item)), least - 1, None if most is None else most - 1)
     return item if most == 1 else Seq((item, tail))
