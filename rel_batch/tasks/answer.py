@@ -14,8 +14,18 @@ from __future__ import annotations
 _OPEN = "<think>"
 _CLOSE = "</think>"
 
+# Stated answers stand at the start or at the end; the middle of an endless one is not read.
+_MOST_CHARS = 100_000
+
 
 def answer_of(reply: str) -> str:
     """The text after the last thought; "" where a thought never closes."""
     answer = reply.rpartition(_CLOSE)[2]
     return answer.partition(_OPEN)[0].strip() if _OPEN in answer else answer.strip()
+
+
+def clipped(answer: str) -> str:
+    """The answer, or the start and the end of one that is too long to be read as a whole."""
+    if len(answer) <= _MOST_CHARS:
+        return answer
+    return answer[: _MOST_CHARS // 2] + "\n" + answer[-_MOST_CHARS // 2 :]

@@ -29,6 +29,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from rel_batch.tasks.answer import clipped
+
 Failure = Literal["no_choice", "undecided", "out_of_range", "truncated"]
 
 _WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -108,9 +110,6 @@ _DOUBT = re.compile(
 )
 _OVER = re.compile(r"\s?[)\]]?\s?(?:[.;!\n(]|,?\s(?:because|since|as|which)\b)", re.IGNORECASE)
 
-# The last statement counts, so the end of an endless answer decides; its start is not read.
-_MOST_CHARS = 100_000
-
 _DECIMAL = r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?"
 _TUPLE = re.compile(rf"[(\[]\s?{_DECIMAL}(?:\s?,\s?{_DECIMAL})+\s?,?\s?[)\]]")
 _SAYS_PANEL = re.compile(
@@ -142,7 +141,7 @@ def read_choice(
     # No longer label starts with a label, so a bare one is complete even where it was cut.
     if answer in labels:
         return labels[answer]
-    text, tuples = _plain(answer[-_MOST_CHARS:])
+    text, tuples = _plain(clipped(answer))
     mentions = _mentions(text)
     chosen = _stated_last(text, mentions, truncated=truncated)
     if chosen is None:

@@ -1,0 +1,219 @@
+"""Reads the Yes or No and the list of taxa that an answer states (REL-B1).
+
+    >>> names = frozenset({"18", "28", "49"})
+    >>> read = read_taxa("**Yes**. Taxa: 18, taxon_28 (block at positions 49-60).", names)
+    >>> read.label, sorted(read.taxa)
+    ('yes', ['18', '28'])
+    >>> read_taxa("I don't know, no pair stands out.", names).label is None
+    True
+
+A *label* is a Yes or No that stands as an answer: at the start of the text, of a line or of a
+sentence, or after "the answer is"; the "no" of "no evidence" or "know" is none. After the last
+correction ("wait", "actually") that has one, a label introduced as the answer goes before the one
+that opens the text, and that before the last. The *list* follows the label at once or after a word
+such as "taxa" or "between" (`name_lists.py`).
+
+Decided where the rule leaves room: "None" alone is No; a JSON object may say Yes with a boolean;
+taxa without a Yes or No are no answer; a range ("5-9") is not expanded, as it is no name; of two
+lists in separate sentences the first counts.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import re
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from rel_batch.tasks.answer import clipped
+from rel_batch.tasks.name_lists import AlignmentNames, NameList, find_list, read_list
+
+Label = Literal["yes", "no"]
+
+# Of endless labels the first and the last ones are read.
+_MOST_LABELS = 200
+
+_LABEL = re.compile(
+    r"(?<![\w/-])(?:(?:yes|no)\s?(?:/|\||or\b|and\b)\s?(?:yes|no)\b|(?P<label>yes|no)(?![\w/]|-\w))",
+    re.IGNORECASE,
+)
+_MARKUP = " \t\n*_`\"'$({[\\>#-–—"
+_CORRECTING = (
+    r"\b(?:wait|actually|correction|scratch that|on second thought|on reflection|oops|sorry"
+    r"|apologies|hold on|i made an? (?:mistake|error)|i mean|or rather)\b"
+)
+_CORRECTION = re.compile(_CORRECTING, re.IGNORECASE)
+_INTRODUCED = re.compile(
+    r"(?:\b(?:answer|conclusion|verdict|label|decision|homoplasy|prediction)\b[\s*_`\"']{0,4}"
+    r"(?:is|would be|should be|:|=)?|\\boxed|<answer>|\bi (?:would )?say\b|\bi'd say\b"
+    r"|\b(?:so|thus|hence|therefore|overall|finally)\b|"
+    + _CORRECTING
+    + r")[\s*_`\"'$({\[\\>:,]{0,9}"
+    r"(?:\\?text(?:bf)?)?[\s{]{0,3}$",
+    re.IGNORECASE,
+)
+_STANDS = re.compile(r"[*_`\"'$)}\]]{0,6}\s?(?:$|\n|[.,:;!({\[–—-])")
+_NO_ANSWER = re.compile(r"\s(?:idea|clue|answer|conclusion|way|opinion|comment)\b", re.IGNORECASE)
+_LISTS_AT_ONCE = re.compile(r"[*_`\"'$)}\]]{0,6}\s?[:(–—-]\s{0,3}")
+_BOOLEANS: dict[str, Label] = {"true": "yes", "false": "no"}
+
+
+@dataclass(frozen=True, slots=True)
+class TaxaReading:
+    """What an answer states.
+
+    Attributes:
+        label: "yes" or "no", or None where neither is stated.
+        taxa: the listed names that occur in the alignment.
+        unknown: the listed names that do not.
+        label_over: whether the text goes on after the label, and nothing later corrects a No.
+        list_over: whether the text goes on after the list with something else.
+        touching: the listed name that ends where the text does, if any.
+    """
+
+    label: Label | None
+    taxa: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+    label_over: bool = True
+    list_over: bool = True
+    touching: str | None = None
+
+
+def read_taxa(answer: str, names: Set[str]) -> TaxaReading:
+    """The label and the taxa that `answer` states; `names` are those of the alignment."""
+    alignment = AlignmentNames(names)
+    return (
+        _read_exact(answer, alignment)
+        or _read_json(clipped(answer), alignment)
+        or _read_text(clipped(answer), alignment)
+    )
+
+
+def _read_exact(answer: str, names: AlignmentNames) -> TaxaReading | None:
+    """What the `format` constraint admits, and nothing else; its names are taken as they are."""
+    # No longer reply in the format starts with this one, so it is complete even where it was cut.
+    if answer == "No":
+        return TaxaReading("no")
+    if not answer.startswith("Yes: "):
+        return None
+    found: list[str] = []
+    at = len("Yes: ")
+    while True:
+        fitting = (
+            name
+            for name in names.starting(answer, at)
+            if at + len(name) == len(answer) or answer.startswith(", ", at + len(name))
+        )
+        name = next(fitting, None)
+        if name is None:
+            return None
+        found.append(name)
+        at += len(name)
+        if at == len(answer):
+            return TaxaReading("yes", frozenset(found), list_over=False, touching=name)
+        at += len(", ")
+
+
+def _read_json(answer: str, names: AlignmentNames) -> TaxaReading | None:
+    """A JSON object, whole or fenced: its first boolean or text that is a label, and its lists."""
+    inside = answer.partition("```")[2].rpartition("```")[0].removeprefix("json")
+    try:
+        value: Any = json.loads(inside or answer)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    stated = TaxaReading(None)
+    items: list[Any] = []
+    for key, held in cast(dict[str, Any], value).items():
+        if isinstance(held, list):
+            for item in cast(list[Any], held):
+                items += cast(list[Any], item) if isinstance(item, list) else [item]
+        elif isinstance(held, str) and "tax" in key.lower():
+            listed = read_list(held, 0, names)
+            items += [*listed.taxa, *listed.unknown]
+        elif stated.label is None and isinstance(held, bool):
+            stated = TaxaReading("yes" if held else "no")
+        elif stated.label is None and isinstance(held, str):
+            label = _BOOLEANS.get(held.lower())
+            said = TaxaReading(label) if label else _read_exact(held, names)
+            stated = said or _read_text(held, names)
+    texts = [str(item).strip() for item in items if isinstance(item, str | int | float)]
+    known = {text: names.meant_by(text) for text in texts}
+    return TaxaReading(
+        stated.label,
+        stated.taxa | {name for name in known.values() if name is not None},
+        stated.unknown | {text for text, name in known.items() if name is None},
+    )
+
+
+def _read_text(text: str, names: AlignmentNames) -> TaxaReading:
+    if text.strip(_MARKUP + ".!)}]").lower() == "none":
+        return TaxaReading("no", label_over=not text[-1:].isalpha())
+    corrections = [match.start() for match in _CORRECTION.finditer(text)]
+    stated = _stated_label(text, corrections)
+    if stated is None:
+        return TaxaReading(None)
+    later = corrections[bisect.bisect_right(corrections, stated.start()) :]
+    if stated["label"].lower() == "no":
+        # Taxa of a No are only those that are given as its list: "No: 18, 28".
+        at_once = _LISTS_AT_ONCE.match(text, stated.end())
+        gives_list = at_once is not None and names.standing(text, at_once.end()) is not None
+        listed = read_list(text, at_once.end(), names) if at_once and gives_list else NameList()
+        label_over = stated.end() < len(text) and not later
+        return TaxaReading("no", listed.taxa, listed.unknown, label_over)
+    listed = _list_after(text, stated.end(), later, names)
+    return TaxaReading(
+        "yes",
+        listed.taxa,
+        listed.unknown,
+        label_over=stated.end() < len(text),
+        list_over=listed.is_over(text),
+        touching=listed.touching,
+    )
+
+
+def _list_after(text: str, start: int, later: list[int], names: AlignmentNames) -> NameList:
+    """The list after the label at `start`; one in a later correction goes before it."""
+    ends = [*later, len(text)]
+    for index in range(len(ends) - 1, 0, -1):
+        if corrected := find_list(text, ends[index - 1], ends[index], names):
+            return corrected
+    at_once = read_list(text, start, names)
+    return at_once or find_list(text, start, ends[0], names)
+
+
+def _stated_label(text: str, corrections: list[int]) -> re.Match[str] | None:
+    labels = list(_LABEL.finditer(text))
+    labels = labels[:1] + labels[1:][-_MOST_LABELS:]
+    stated = [(kind, match) for match in labels if (kind := _kind(text, match))]
+    if not stated:
+        return None
+    corrected = bisect.bisect_right(corrections, stated[-1][1].start())
+    start = corrections[corrected - 1] if corrected else 0
+    stretch = [(kind, match) for kind, match in stated if match.start() >= start]
+    for wanted in ("introduced", "opening"):
+        if preferred := [match for kind, match in stretch if kind == wanted]:
+            return preferred[-1]
+    return stretch[-1][1]
+
+
+def _kind(text: str, match: re.Match[str]) -> Literal["introduced", "opening", "standing"] | None:
+    """How a Yes or No stands in the text, or None where it is no answer."""
+    if match["label"] is None:
+        return None
+    says_no = match["label"].lower() == "no"
+    stands = _STANDS.match(text, match.end()) is not None
+    before = text[max(0, match.start() - 80) : match.start()]
+    lead = re.sub(r"\\?text(?:bf)?\{$", "", before).rstrip(_MARKUP)
+    if not lead and match.start() < 80:
+        return None if says_no and _NO_ANSWER.match(text, match.end()) else "opening"
+    if says_no and not stands:
+        return None
+    if _INTRODUCED.search(before):
+        return "introduced"
+    asked = lead.endswith("?") and re.search(r"homoplas|convergen|present", lead) is not None
+    begins = lead.endswith((".", "!", ":", ";")) or "\n" in before[len(lead) :]
+    return "standing" if begins or asked else None
