@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rel_batch.instances import read_instances
-    from rel_batch.scoring import constraint_for, score_reply
+    from rel_batch.judge import constraint_for, score_reply
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "constraint_for", "read_instances", "score_reply"]
 
 _HOMES = {
     "read_instances": "rel_batch.instances",
-    "constraint_for": "rel_batch.scoring",
-    "score_reply": "rel_batch.scoring",
+    "constraint_for": "rel_batch.judge",
+    "score_reply": "rel_batch.judge",
 }
 
 
