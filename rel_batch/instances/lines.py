@@ -105,8 +105,10 @@ def _kind(value: object) -> str:
     """What JSON calls a value."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    names = {str: "a string", dict: "an object", list: "an array", int: "a number"}
-    return names.get(type(value), "a number")
+    for kind, name in ((str, "a string"), (dict, "an object"), (list, "an array")):
+        if isinstance(value, kind):
+            return name
+    return "a number"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

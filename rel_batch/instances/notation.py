@@ -1,9 +1,9 @@
 """Whether the gold taxa of REL-B1 are names or positions, and names in any case afterwards.
 
-Files of both kinds exist: the released ones very likely hold the names, the reference builder writes
-0-based positions in the *string-sorted* list of names. Both look like `[18, 28]`, and a wrong
-guess changes gold without a word, so the notation is declared, or proven by the whole file: a
-value that is no name proves positions, one that is no position proves names.
+Files of both kinds exist: the released ones very likely hold the names, the reference builder
+writes 0-based positions in the *string-sorted* list of names. Both look like `[18, 28]`, and a
+wrong guess changes gold without a word, so the notation is declared, or proven by the whole file:
+a value that is no name proves positions, one that is no position proves names.
 
     >>> in_names([0, 2], ["2", "3", "10"], "positions")
     ['10', '3']
@@ -85,4 +85,4 @@ def prove_notation(records: Sequence[tuple[int, RawRecord]], where: str) -> Prov
             hint="set taxa_notation: names (the released files, very likely) or positions (0-based"
             " in the string-sorted names, as the reference builder writes them)",
         )
-    return next(iter(proofs), "names")
+    return "positions" if "positions" in proofs else "names"
