@@ -3,8 +3,10 @@
     write_rows(path, COMPLETIONS, rows, replace=False)
     for row in read_rows(path, COMPLETIONS): ...
 
-What is read is checked: a truncated file, garbage, a flipped bit (every page has a checksum)
-or another schema is a `StoreError` that names the file, never a wrong number.
+What is read is checked: a truncated file, garbage, another schema or a flipped bit is a
+`StoreError` that names the file, never a wrong number. Surprising: Parquet has checksums for
+its pages but none for its footer, where a flipped bit can make rows vanish; so the number of
+rows is written twice.
 """
 
 # pyarrow has no type stubs.
@@ -28,6 +30,7 @@ from rel_batch.store.disk import disk_errors, writing
 from rel_batch.store.schemas import METADATA_KEY, FileKind, Row
 
 _NOTE = b"rel_batch.note."
+_ROWS = b"rel_batch.num_rows"
 
 
 def write_rows(
@@ -74,6 +77,7 @@ def write_batches(
             for batch in batches:
                 writer.write_batch(batch)
                 num_rows += batch.num_rows
+            writer.add_key_value_metadata({_ROWS.decode(): str(num_rows)})
     return num_rows
 
 
@@ -112,11 +116,15 @@ def read_batches(
         batches = iter(
             file.iter_batches(batch_size=kind.batch_rows, row_groups=groups, columns=columns)
         )
+        num_rows = 0
         while True:
             with _damage_named(path):
                 batch = next(batches, None)
-            if batch is None:
-                return
+                if batch is None:
+                    if chunk is None and num_rows != file.metadata.num_rows:
+                        raise pa.ArrowInvalid(f"only {num_rows} rows can be read")
+                    return
+            num_rows += batch.num_rows
             if chunk is not None:
                 batch = batch.filter(pc.call_function("equal", [batch.column("chunk"), chunk]))
             yield batch
@@ -154,6 +162,11 @@ def _open(path: Path, kind: FileKind[Any]) -> Generator[Any]:
                 "Use the version that wrote it, or move the file out of the run folder; "
                 "what it held is then done again.",
             )
+        # Which key-values a file has is not in the Arrow schema, so they are read from the footer.
+        written = file.metadata.metadata.get(_ROWS)
+        with _damage_named(path):
+            if written != str(file.metadata.num_rows).encode():
+                raise pa.ArrowInvalid(f"its footer counts {file.metadata.num_rows} rows")
         yield file
 
 

@@ -131,6 +131,12 @@ class RunFolder:
         for values in read_columns(self._instances, INSTANCES, columns):
             yield from zip(*values, strict=True)
 
+    def instances_stamp(self) -> tuple[int, int]:
+        """What changes when this folder holds other instances: inode and time of writing."""
+        with disk_errors("read", self._instances):
+            found = self._instances.stat()
+        return found.st_ino, found.st_mtime_ns
+
     def iter_requests(self, chunk: int | None = None) -> Iterator[PlannedRequest]:
         """The planned requests, of one chunk or of all, in the order of the plan."""
         return read_rows(self._requests, REQUESTS, chunk=chunk)
@@ -236,26 +242,14 @@ class RunFolder:
         rows = _exactly(rows, read_num_rows(part, COMPLETIONS))
         return write_rows(folder / part.name, SCORES, rows, replace=True, notes=notes)
 
-    def is_scored(self, version: str, part: Path, extras: Collection[str] = ()) -> bool:
-        """Whether this part has scores of this version, with these extras at least."""
-        scores = self._score_folder(version) / part.name
-        with disk_errors("read", scores):
-            if not scores.exists():
-                return False
-        notes = read_notes(scores, SCORES)
-        # Scores outlive a part that was moved away, and a new part may get the same name.
-        same_part = notes.get("part_id") == read_notes(part, COMPLETIONS).get("part_id", "")
-        return same_part and set(extras) <= set(notes.get("extras", "").split(","))
-
-    def score_versions(self) -> list[str]:
-        """The scoring versions that have scores here, sorted."""
-        folder = self.path / "scores"
-        names = sorted(name for name in file_names(folder) if not name.startswith("."))
-        return [name for name in names if (folder / name).is_dir()]
+    def unscored_parts(self, version: str, extras: Collection[str] = ()) -> list[Path]:
+        """The completion parts that have no scores of this version with these extras."""
+        parts = self.completion_parts()
+        return [part for part in parts if not self._is_scored(version, part, extras)]
 
     def read_scores(self, version: str, part: Path) -> Iterator[ScoreRow] | None:
         """The scores of one part in the order of its rows, or None where there are none."""
-        if not self.is_scored(version, part):
+        if not self._is_scored(version, part, ()):
             return None
         return read_rows(self._score_folder(version) / part.name, SCORES)
 
@@ -299,6 +293,17 @@ class RunFolder:
 
     def _score_folder(self, version: str) -> Path:
         return self.path / "scores" / version
+
+    def _is_scored(self, version: str, part: Path, extras: Collection[str]) -> bool:
+        """Whether this part has scores of this version, with these extras at least."""
+        scores = self._score_folder(version) / part.name
+        with disk_errors("read", scores):
+            if not scores.exists():
+                return False
+        notes = read_notes(scores, SCORES)
+        # Scores outlive a part that was moved away, and a new part may get the same name.
+        same_part = notes.get("part_id") == read_notes(part, COMPLETIONS).get("part_id", "")
+        return same_part and set(extras) <= set(notes.get("extras", "").split(","))
 
     def _next_number(self, chunk: int) -> int:
         parts = self.completion_parts(chunk)
