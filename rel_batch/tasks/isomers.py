@@ -1,0 +1,210 @@
+"""REL-C1 and REL-C3: constitutional isomers, recognised and completed.
+
+C1 asks whether all molecules of a list are constitutional isomers: `<Yes>` or `<No>`. C3 lists
+some isomers of a formula and asks for the missing ones, one `<smiles>…</smiles>` a line; the reply
+is right where the set of its molecules is gold's.
+
+Surprising: gold is incomplete in 467 of REL-C3's 1,000 instances, so that the true set is scored
+incorrect there. `strict` is the comparison with the paper; it does not mend gold.
+
+Decided where the rule leaves room. C1: Yes or No without angle brackets counts where it starts the
+reply, is alone on its line or follows "answer" (boxed, JSON, another tag); a sentence that only
+implies it ("these are isomers") does not. C3: a reply without tags counts if it is a list of
+SMILES; a tag may hold several, separated by commas; a dot joins the parts of one species; a last
+tag that is open is a fragment, unless it is the only one and the reply was not cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+from rel_batch.constraints import Constraint, Kind, Seq, Text, separated, texts
+from rel_batch.overlap import set_overlap
+from rel_batch.records import Instance, Score
+from rel_batch.tasks import upstream_chemistry
+from rel_batch.tasks.molecule_lists import check_listed, check_molecules
+from rel_batch.tasks.tags import SMILES_RUN, Tag, bare_smiles, decide, find_tags
+from rel_batch.tasks.task import Complexity, FieldError, RawRecord, Task
+
+_LABEL_TAG = re.compile(r"<\s*(yes|no)\s*/?\s*>(?:\s*<\s*/\s*\1\s*>)?", re.IGNORECASE)
+_LEADING_LABEL = re.compile(r"[\W_]{0,20}(yes|no)\s*(?:[.,;:!)*—–]|$)", re.IGNORECASE)
+_LABEL_LINE = re.compile(r"^[\W_]{0,20}(yes|no)[\W_]{0,20}$", re.IGNORECASE | re.MULTILINE)
+_CUED_LABEL = re.compile(
+    r"\b(?:answer|label|verdict|conclusion|result|response|boxed)\b"
+    r"(?:[\W_]|\b(?:is|text|mathrm)\b){0,20}\b(yes|no)\b",
+    re.IGNORECASE,
+)
+_OPEN_TAG = re.compile(r"<smiles>\s*[^<\n]*$(?!\n)", re.IGNORECASE)
+_NEXT_ITEM = re.compile(r"[-*•]|\(?[0-9]{1,4}[.):]?|.{0,10}<.*", re.DOTALL)
+
+
+def _kind(constraint: Constraint, kind: Kind, task: Task) -> Constraint:
+    if kind == "none":
+        return Constraint("none")
+    if kind == constraint.kind:
+        return constraint
+    raise ValueError(f"{task.name} has no constraint {kind!r}")
+
+
+@dataclass(frozen=True)
+class IsomerSetTask(Task):
+    """C1. Failures: unparsed `no_answer`, `contradictory`, `truncated`; incorrect `wrong_label`."""
+
+    name: str = "REL-C1"
+    title: str = "constitutional isomers?"
+    max_tokens: int = 32
+
+    domain: ClassVar[str] = "chemistry"
+    headline: ClassVar[Literal["accuracy", "exact_match"]] = "exact_match"
+    has_set_metrics: ClassVar[bool] = False
+
+    def describe(self, record: RawRecord) -> Complexity:
+        molecules = check_listed(record)
+        label = record.answer.get("label")
+        if label not in ("Yes", "No"):
+            raise FieldError("answer.label", f'expected "Yes" or "No", found {label!r:.80}')
+        return Complexity(rc=2, num_entities=len(molecules))
+
+    def constraint(self, instance: Instance, kind: Kind) -> Constraint:  # noqa: ARG002
+        return _kind(_LABELS, kind, self)
+
+    def reference_reply(self, instance: Instance) -> str:
+        return f"<{instance.answer['label']}>"
+
+    def score(self, instance: Instance, answer: str, *, truncated: bool) -> Score:
+        label = _read_label(answer, truncated=truncated)
+        if label in ("Yes", "No"):
+            wrong = None if label == instance.answer["label"] else "wrong_label"
+            return Score("incorrect" if wrong else "correct", prediction=label, failure=wrong)
+        return Score("unparsed", failure="truncated" if truncated else label)
+
+    def score_upstream(self, instance: Instance, reply: str) -> Score:
+        return upstream_chemistry.score_isomer_set(instance, reply)
+
+
+def _read_label(answer: str, *, truncated: bool) -> str:
+    """ "Yes" or "No", or why there is neither."""
+    tags = [Tag(m[1].capitalize(), m.start(), m.end()) for m in _LABEL_TAG.finditer(answer)]
+    if tags:
+        stated = decide(answer, tags, lambda value: value, cut=truncated)
+        return stated.value if stated else "contradictory"
+    bare = [
+        *([leading] if (leading := _LEADING_LABEL.match(answer)) else []),
+        *_LABEL_LINE.finditer(answer),
+        *_CUED_LABEL.finditer(answer),
+    ]
+    # A cut "No" may have been on the way to "None" or "Not".
+    labels = {m[1].capitalize() for m in bare if not (truncated and m.end(1) == len(answer))}
+    if len(labels) == 1:
+        return labels.pop()
+    return "contradictory" if labels else "no_answer"
+
+
+@dataclass(frozen=True)
+class MissingIsomersTask(Task):
+    """C3. Failures: unparsed `no_answer`, `truncated`; incorrect, the first that holds of
+    `unparsable_smiles`, `wrong_formula`, `repeats_given`, `extra_molecules`, `truncated` (nothing
+    wrong but the list was cut), `missing_molecules`."""
+
+    name: str = "REL-C3"
+    title: str = "missing constitutional isomers"
+    max_tokens: int = 3_072
+
+    domain: ClassVar[str] = "chemistry"
+    headline: ClassVar[Literal["accuracy", "exact_match"]] = "exact_match"
+    has_set_metrics: ClassVar[bool] = True
+
+    def describe(self, record: RawRecord) -> Complexity:
+        given = check_listed(record)
+        missing = check_molecules("answer.missing_smiles", record.answer.get("missing_smiles"))
+        return Complexity(rc=len(missing), num_entities=len(given))
+
+    def constraint(self, instance: Instance, kind: Kind) -> Constraint:  # noqa: ARG002
+        return _kind(_SMILES_LINES, kind, self)
+
+    def reference_reply(self, instance: Instance) -> str:
+        return "\n".join(f"<smiles>{s}</smiles>" for s in instance.answer["missing_smiles"])
+
+    def score(self, instance: Instance, answer: str, *, truncated: bool) -> Score:
+        from rel_batch.chem.molecules import canonical_forms
+
+        found, went_on = _read_list(answer, truncated=truncated)
+        gold = _molecules(tuple(instance.answer["missing_smiles"]))
+        if not found:
+            none = set_overlap(frozenset[str](), gold)
+            return Score("unparsed", None, "truncated" if truncated else "no_answer", *none)
+        forms = canonical_forms(found)
+        # A string that RDKit refuses stands for itself, as one wrong molecule.
+        predicted = list(dict.fromkeys(form or text for text, form in forms.items()))
+        refused = any(form is None for form in forms.values())
+        failure = _list_failure(instance, predicted, gold, refused=refused, cut=truncated)
+        if failure is None and went_on:
+            failure = "truncated"
+        return Score(
+            "incorrect" if failure else "correct",
+            predicted,
+            failure,
+            *set_overlap(frozenset(predicted), gold),
+        )
+
+    def score_upstream(self, instance: Instance, reply: str) -> Score:
+        return upstream_chemistry.score_missing_isomers(instance, reply)
+
+
+def _read_list(answer: str, *, truncated: bool) -> tuple[list[str], bool]:
+    """The SMILES that the answer lists, and whether it was cut while it went on to another."""
+    # After closed tags, one that is open at the end is what a cut has left of the next molecule.
+    open_tag = _OPEN_TAG.search(answer) if truncated or "</smiles" in answer.lower() else None
+    tags = find_tags("smiles", answer, cut=open_tag is not None)
+    if tags:
+        pieces = [piece for tag in tags for piece in re.split(r"[,;\n]", tag.value)]
+        found = [words[0] for piece in pieces if (words := piece.split())]
+        rest = answer[tags[-1].end :].strip("` \n")
+        next_item = _NEXT_ITEM.fullmatch(rest) if truncated else open_tag
+        return found, next_item is not None
+    from rel_batch.chem.molecules import canonical_forms
+
+    found = bare_smiles(answer)
+    if truncated and found and answer.rstrip("\"'`").endswith(found[-1]):
+        found.pop()
+    words = canonical_forms(text for text in found if text.isalpha())
+    # "No" looks like SMILES, but RDKit refuses it: then it is a word and not a wrong molecule.
+    return [text for text in found if words.get(text, "") is not None], truncated
+
+
+def _list_failure(
+    instance: Instance, predicted: Sequence[str], gold: frozenset[str], *, refused: bool, cut: bool
+) -> str | None:
+    from rel_batch.chem.molecules import formula
+
+    if refused:
+        return "unparsable_smiles"
+    wrong = [form for form in predicted if form not in gold]
+    if wrong:
+        asked = formula(next(iter(gold)))
+        if any(formula(form) != asked for form in wrong):
+            return "wrong_formula"
+        given = _molecules(tuple(instance.answer["molecules"]))
+        return "repeats_given" if given.intersection(wrong) else "extra_molecules"
+    if len(predicted) == len(gold):
+        return None
+    return "truncated" if cut else "missing_molecules"
+
+
+@lru_cache(maxsize=1_024)
+def _molecules(smiles: tuple[str, ...]) -> frozenset[str]:
+    from rel_batch.chem.molecules import canonical_forms
+
+    return frozenset(form or text for text, form in canonical_forms(smiles).items())
+
+
+_LABELS = Constraint("format", texts(("<Yes>", "<No>")))
+_SMILES_LINES = Constraint(
+    "format", separated(Seq((Text("<smiles>"), SMILES_RUN, Text("</smiles>"))), "\n", 1, None)
+)
+
+ISOMER_TASKS = (IsomerSetTask(), MissingIsomersTask())

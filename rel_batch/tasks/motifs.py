@@ -1,0 +1,206 @@
+"""REL-C2 and REL-C4: motifs that molecules share or give.
+
+C2 asks for the largest connected substructure that all molecules of a list have in common, as one
+`<smiles>…</smiles>`; the reply is right where its molecule is gold's. C4 asks for one motif from
+each molecule so that a functional group occurs `target_value` times in all of them together; any
+answer that satisfies the question is right, not only the stored one.
+
+Surprising: at least 96 of REL-C2's golds have another motif of the same size. `strict` scores that
+one incorrect, as the paper does.
+
+Decided where the rule leaves room. C2: a reply without tags counts if exactly one SMILES stands
+where an answer stands. C4: the last `<indices>` and the motifs after it count; brackets around
+the indices and the same as JSON are read; an index without its motif leaves the answer unparsed;
+a motif for an index that is not listed is `wrong_indices`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
+
+from rel_batch.constraints import Constraint, Expression, Kind, Seq, Text
+from rel_batch.records import Instance, Score
+from rel_batch.tasks import upstream_chemistry
+from rel_batch.tasks.molecule_lists import check_listed, check_syntax
+from rel_batch.tasks.selections import read_selection
+from rel_batch.tasks.tags import SMILES_RUN, bare_smiles, decide, find_tags
+from rel_batch.tasks.task import Complexity, FieldError, RawRecord, Task
+
+
+@dataclass(frozen=True)
+class CommonMotifTask(Task):
+    """C2. Failures: unparsed `no_answer`, `contradictory`, `truncated`; incorrect
+    `unparsable_smiles`, `disconnected`, `wrong_molecule`."""
+
+    name: str = "REL-C2"
+    title: str = "largest common motif"
+    max_tokens: int = 256
+
+    domain: ClassVar[str] = "chemistry"
+    headline: ClassVar[Literal["accuracy", "exact_match"]] = "exact_match"
+    has_set_metrics: ClassVar[bool] = False
+
+    def describe(self, record: RawRecord) -> Complexity:
+        from rel_batch.chem.molecules import canonical_form
+
+        molecules = check_listed(record)
+        gold = record.answer.get("smiles")
+        if not isinstance(gold, str) or canonical_form(gold) is None:
+            raise FieldError("answer.smiles", f"expected a SMILES, found {gold!r:.100}")
+        return Complexity(rc=2, num_entities=len(molecules))
+
+    def constraint(self, instance: Instance, kind: Kind) -> Constraint:  # noqa: ARG002
+        if kind == "none":
+            return Constraint("none")
+        if kind == "format":
+            return _ONE_SMILES
+        raise ValueError(f"{self.name} has no constraint {kind!r}")
+
+    def reference_reply(self, instance: Instance) -> str:
+        return f"<smiles>{instance.answer['smiles']}</smiles>"
+
+    def score(self, instance: Instance, answer: str, *, truncated: bool) -> Score:
+        from rel_batch.chem.molecules import canonical_form
+
+        read = _read_smiles(answer, truncated=truncated)
+        if isinstance(read, str):
+            return Score("unparsed", failure=read)
+        (smiles,) = read
+        form = canonical_form(smiles)
+        if form is None:
+            return Score("incorrect", smiles, "unparsable_smiles")
+        if form == canonical_form(instance.answer["smiles"]):
+            return Score("correct", form)
+        return Score("incorrect", form, "disconnected" if "." in form else "wrong_molecule")
+
+    def score_upstream(self, instance: Instance, reply: str) -> Score:
+        return upstream_chemistry.score_common_motif(instance, reply)
+
+    def overlap(self, instance: Instance, score: Score) -> float | None:
+        """Heavy atoms of the largest substructure that the answer shares with gold, over those of
+        the larger of the two; 0 for a SMILES that RDKit refuses; None where unparsed, or where an
+        answer has too many rings to be compared. At most some 5 s."""
+        from rel_batch.chem.molecules import canonical_form
+        from rel_batch.chem.substructures import shared_fraction
+
+        if score.prediction is None:
+            return None
+        if canonical_form(score.prediction) is None:
+            return 0.0
+        return shared_fraction(score.prediction, instance.answer["smiles"])
+
+
+def _read_smiles(answer: str, *, truncated: bool) -> tuple[str] | str:
+    """The one SMILES that the answer gives, or why there is none."""
+    from rel_batch.chem.molecules import canonical_forms
+
+    tags = find_tags("smiles", answer, cut=truncated)
+    if tags:
+        forms = canonical_forms(tag.value for tag in tags) if len(tags) > 1 else {}
+        stated = decide(answer, tags, lambda text: forms.get(text) or text, cut=truncated)
+        if stated:
+            # As in a file of SMILES, what follows after a space is a name.
+            return (stated.value.split()[0],)
+    if truncated:
+        return "truncated"
+    bare = canonical_forms(() if tags else (t for t in bare_smiles(answer) if len(t) > 1))
+    molecules = {form for form in bare.values() if form}
+    if len(molecules) == 1:
+        return (molecules.pop(),)
+    return "contradictory" if tags or molecules else "no_answer"
+
+
+@dataclass(frozen=True)
+class MotifSelectionTask(Task):
+    """C4. Failures: unparsed `no_answer`, `missing_motif`, `truncated`; incorrect, the first that
+    holds of `wrong_indices`, `two_motifs` (for one molecule), `unparsable_smiles`, `disconnected`,
+    `too_small`, `not_a_substructure`, `undecided_substructure` (the search was given up: see
+    `chem.substructures`), `wrong_total`."""
+
+    name: str = "REL-C4"
+    title: str = "one motif from each molecule"
+    max_tokens: int = 4_096
+
+    domain: ClassVar[str] = "chemistry"
+    headline: ClassVar[Literal["accuracy", "exact_match"]] = "exact_match"
+    has_set_metrics: ClassVar[bool] = False
+
+    def describe(self, record: RawRecord) -> Complexity:
+        from rel_batch.chem.groups import CONSTRAINT_TYPES
+
+        molecules = check_listed(record)
+        counted = record.metadata.get("constraint_type")
+        if counted not in CONSTRAINT_TYPES:
+            known = ", ".join(sorted(CONSTRAINT_TYPES))
+            raise FieldError(
+                "metadata.constraint_type", f"expected one of {known}, found {counted!r:.80}"
+            )
+        _check_number(record, "target_value", 0, rf"\b{counted}\b[^\n]*?(?:=|equals) ([0-9]+)\b")
+        _check_number(record, "min_motif_atoms", 1, r"\bat least ([0-9]+) heavy atoms")
+        motifs: Any = record.answer.get("selected_motifs")
+        indices = [str(index) for index in range(len(molecules))]
+        if not isinstance(motifs, Mapping) or {*motifs} != {*indices}:
+            expected = f'expected an object with the keys "0" to "{indices[-1]}"'
+            raise FieldError("answer.selected_motifs", expected)
+        check_syntax("answer.selected_motifs", [motifs[index] for index in indices])
+        return Complexity(rc=len(molecules), num_entities=len(molecules))
+
+    def constraint(self, instance: Instance, kind: Kind) -> Constraint:
+        if kind == "none":
+            return Constraint("none")
+        if kind == "format":
+            return _one_motif_each(len(instance.answer["molecules"]))
+        raise ValueError(f"{self.name} has no constraint {kind!r}")
+
+    def reference_reply(self, instance: Instance) -> str:
+        motifs = instance.answer["selected_motifs"]
+        indices = range(len(instance.answer["molecules"]))
+        lines = [f"<motif_{i}>{motifs[str(i)]}</motif_{i}>" for i in indices]
+        return "\n".join((f"<indices>{','.join(map(str, indices))}</indices>", *lines))
+
+    def score(self, instance: Instance, answer: str, *, truncated: bool) -> Score:
+        selection = read_selection(answer, cut=truncated)
+        if isinstance(selection, str):
+            return Score("unparsed", failure="truncated" if truncated else selection)
+        failure = selection.failure(
+            instance.answer["molecules"],
+            instance.metadata["min_motif_atoms"],
+            instance.metadata["constraint_type"],
+            instance.metadata["target_value"],
+        )
+        prediction = {
+            "indices": list(selection.indices),
+            "motifs": {str(index): motif for index, motif in selection.motifs},
+        }
+        return Score("incorrect" if failure else "correct", prediction, failure)
+
+    def score_upstream(self, instance: Instance, reply: str) -> Score:
+        return upstream_chemistry.score_motif_selection(instance, reply)
+
+
+def _check_number(record: RawRecord, name: str, least: int, stated: str) -> None:
+    value = record.metadata.get(name)
+    if type(value) is not int or value < least:
+        raise FieldError(f"metadata.{name}", f"expected an integer >= {least}, found {value!r:.80}")
+    asked = {int(number) for number in re.findall(stated, record.question)}
+    if asked != {value}:
+        raise FieldError(f"metadata.{name}", f"{value}, but the question says {sorted(asked)}")
+
+
+_ONE_SMILES = Constraint("format", Seq((Text("<smiles>"), SMILES_RUN, Text("</smiles>"))))
+
+
+@lru_cache(maxsize=128)
+def _one_motif_each(num_molecules: int) -> Constraint:
+    indices = ",".join(map(str, range(num_molecules)))
+    parts: list[Expression] = [Text(f"<indices>{indices}</indices>")]
+    for index in range(num_molecules):
+        parts += [Text(f"\n<motif_{index}>"), SMILES_RUN, Text(f"</motif_{index}>")]
+    return Constraint("format", Seq(tuple(parts)))
+
+
+MOTIF_TASKS = (CommonMotifTask(), MotifSelectionTask())
