@@ -1,0 +1,54 @@
+# Everything from a clean clone, on a machine that has Python 3.11+ and make:
+#
+#   make demo    a real 270M checkpoint on the bundled instances, in the real engine, on the CPU
+#   make test    lint, types, import contract, and every test
+#
+# Both install what they need into .venv first. A second call finds it there.
+
+PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo "$$python" && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --no-deps
+INSTALLED := $(VENV)/.installed
+CHECKPOINT := .cache/checkpoints/gemma3-270m
+
+# torch's CPU build is not on PyPI. It is tried without this index first, for a machine that keeps
+# the file itself or cannot reach it.
+TORCH := $(shell grep '^torch==' constraints.txt)
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
+
+# The library fetches nothing while it works; the tests and the demo prove it.
+export HF_HUB_OFFLINE := 1
+export VLLM_NO_USAGE_STATS := 1
+
+.PHONY: demo test install lint clean
+
+demo: $(INSTALLED) $(CHECKPOINT)
+	$(BIN)/rel-batch run configs/quickstart.yaml
+
+test: lint $(CHECKPOINT)
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt $(wildcard setup.py)
+	@test -n "$(PYTHON)" || { echo "rel-batch needs Python 3.11 or newer; none found" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --quiet "$(TORCH)" || $(PIP) --quiet --extra-index-url $(TORCH_INDEX) "$(TORCH)"
+	$(PIP) --quiet --requirement constraints.txt
+	$(PIP) --quiet --no-build-isolation --editable .
+	touch $@
+
+$(CHECKPOINT): | $(INSTALLED)
+	$(BIN)/python -m rel_batch.demo $@
+
+clean:
+	rm -rf $(VENV) .cache build dist *.egg-info
