@@ -72,7 +72,8 @@ def build_gemma3_270m(folder: Path) -> None:
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(scratch, gguf_file=gguf.name)
     # The weights are plain numbers now; left in, this entry would have them dequantised again.
-    vars(model.config).pop("quantization_config", None)
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     for name in _TERMS:
