@@ -56,7 +56,7 @@ def prove_notation(records: Sequence[tuple[int, RawRecord]], where: str) -> Prov
     Raises DataError where they prove both or, having any taxa, neither.
     """
     proofs: dict[Proven, tuple[int, str]] = {}
-    num_taxa = 0
+    num_undecided = 0
     for line, record in records:
         try:
             names = set(taxa_names(record.question))
@@ -64,13 +64,14 @@ def prove_notation(records: Sequence[tuple[int, RawRecord]], where: str) -> Prov
             continue  # the complaint about this line is made when it is read
         taxa = record.answer.get("taxa")
         for taxon in cast(list[Any], taxa) if isinstance(taxa, list) else []:
-            num_taxa += 1
             is_name = isinstance(taxon, str | int) and str(taxon) in names
             is_position = type(taxon) is int and 0 <= taxon < len(names)
             if is_name and not is_position:
                 proofs.setdefault("names", (line, f"{taxon!r:.80} is a name and no position"))
             elif is_position and not is_name:
                 proofs.setdefault("positions", (line, f"{taxon!r} is a position and no name"))
+            elif is_name:
+                num_undecided += 1
     if len(proofs) == 2:
         (names_line, names_why), (line, why) = proofs["names"], proofs["positions"]
         raise DataError(
@@ -78,10 +79,10 @@ def prove_notation(records: Sequence[tuple[int, RawRecord]], where: str) -> Prov
             " mixes the two notations",
             hint="split it, and read each part with taxa_notation: names or positions",
         )
-    if not proofs and num_taxa:
+    if not proofs and num_undecided:
         raise DataError(
-            f"{where}: answer.taxa: each of the {num_taxa} gold taxa is a name of its alignment and"
-            " a position in it, so the file does not say which is meant",
+            f"{where}: answer.taxa: each of the {num_undecided} gold taxa is a name of its"
+            " alignment and a position in it, so the file does not say which is meant",
             hint="set taxa_notation: names (the released files, very likely) or positions (0-based"
             " in the string-sorted names, as the reference builder writes them)",
         )

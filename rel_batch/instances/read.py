@@ -13,6 +13,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,12 +194,13 @@ def instance_of(record: Mapping[str, Any], source_file: str = "") -> Instance:
 
 def _files(sources: Iterable[str | Path]) -> Iterator[tuple[Path, bool]]:
     """Each file once, and whether it comes with the package."""
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for source in sources:
         paths = _bundled() if source == BUNDLED else _found(source)
         for path in paths:
-            if path.resolve() not in seen:
-                seen.add(path.resolve())
+            real = os.path.realpath(path)
+            if real not in seen:
+                seen.add(real)
                 yield path, source == BUNDLED
 
 

@@ -151,7 +151,7 @@ def test_scoring_is_total_and_pure(instance: Instance) -> None:
             ),
             *("<smiles>", "</smiles>", "<motif_0>", "c1ccccc1", "\\boxed{", "}", "{", "[", "```"),
             *("\0", "\ud800", "\ue000", "é", "7", "-1", "1e9", ", ", "\n", "wait ", "None"),
-            '"answer":',
+            *('"answer":', "or "),
         ]
     )
 
