@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from rdkit import Chem, RDConfig, rdBase
+from rdkit.Chem import rdSubstructLibrary
 
 from rel_batch.errors import DataError
+
+_chem: Any = Chem  # rdkit's type stubs are partial
+_library: Any = rdSubstructLibrary
 
 MIN_ATOMS, MAX_ATOMS = 10, 32
 _ELEMENTS = {"C", "N", "O", "S", "F", "Cl", "Br"}
@@ -28,6 +33,22 @@ def catalogue() -> tuple[str, ...]:
                 if smiles is not None:
                     found.add(smiles)
     return tuple(sorted(found))
+
+
+def molecules_with(motif: str) -> list[str]:
+    """The molecules of the catalogue that contain a motif (a valid SMILES), in order."""
+    library = _substructure_library()
+    matches = library.GetMatches(_chem.MolFromSmiles(motif), numThreads=1, maxResults=-1)
+    molecules = catalogue()
+    return [molecules[i] for i in sorted(matches)]
+
+
+@lru_cache(maxsize=1)
+def _substructure_library() -> Any:
+    library = _library.SubstructLibrary(_library.MolHolder(), _library.PatternHolder())
+    for smiles in catalogue():
+        library.AddMol(_chem.MolFromSmiles(smiles))
+    return library
 
 
 def _lists() -> list[Path]:
@@ -47,11 +68,11 @@ def _lists() -> list[Path]:
 def _usable(smiles: str) -> str | None:
     if "." in smiles:
         return None
-    molecule = Chem.MolFromSmiles(smiles)
+    molecule = _chem.MolFromSmiles(smiles)
     if molecule is None or not MIN_ATOMS <= molecule.GetNumHeavyAtoms() <= MAX_ATOMS:
         return None
     for atom in molecule.GetAtoms():
         if atom.GetSymbol() not in _ELEMENTS or atom.GetFormalCharge() or atom.GetIsotope():
             return None
-    Chem.RemoveStereochemistry(molecule)
-    return Chem.MolToSmiles(molecule)
+    _chem.RemoveStereochemistry(molecule)
+    return _chem.MolToSmiles(molecule)

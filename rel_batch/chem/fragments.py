@@ -13,11 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
+from typing import Any
 
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdFMCS
 
 from rel_batch.errors import RelBatchError
+
+_chem: Any = Chem  # rdkit's type stubs are partial
+_fmcs: Any = rdFMCS
 
 # A bound on one search, so that nothing hangs. It is an error to reach it, not a result: what
 # is generated must not depend on the speed of the machine.
@@ -34,7 +38,7 @@ class Motif:
 @lru_cache(maxsize=50_000)
 def _parse(smiles: str) -> Chem.Mol | None:
     with rdBase.BlockLogs():
-        return Chem.MolFromSmiles(smiles)
+        return _chem.MolFromSmiles(smiles)
 
 
 def num_heavy_atoms(smiles: str) -> int:
@@ -60,16 +64,16 @@ def cut_motif(smiles: str, min_atoms: int, max_atoms: int, rng: Random) -> str |
     cuttable = [
         bond.GetIdx()
         for bond in molecule.GetBonds()
-        if bond.GetBondType() == Chem.BondType.SINGLE and not bond.IsInRing()
+        if bond.GetBondType() == _chem.BondType.SINGLE and not bond.IsInRing()
     ]
     if not cuttable:
         return None
     cuts = rng.sample(cuttable, min(len(cuttable), rng.choice([1, 1, 2, 2, 3])))
-    pieces = Chem.FragmentOnBonds(molecule, cuts, addDummies=False)
+    pieces = _chem.FragmentOnBonds(molecule, cuts, addDummies=False)
     motifs = sorted(
         {
             motif
-            for motif in Chem.MolToSmiles(pieces).split(".")
+            for motif in _chem.MolToSmiles(pieces).split(".")
             if _parse(motif) is not None
             and min_atoms <= num_heavy_atoms(motif) <= max_atoms
             and contains(smiles, motif)
@@ -77,7 +81,7 @@ def cut_motif(smiles: str, min_atoms: int, max_atoms: int, rng: Random) -> str |
     )
     if not motifs:
         return None
-    return Chem.CanonSmiles(rng.choice(motifs))
+    return _chem.CanonSmiles(rng.choice(motifs))
 
 
 def common_motif(molecules: Sequence[str]) -> Motif | None:
@@ -87,15 +91,13 @@ def common_motif(molecules: Sequence[str]) -> Motif | None:
     of its size is in every molecule, and allowing cut rings finds no larger one.
     """
     parsed = [_parse(smiles) for smiles in molecules]
-    strict = [
-        _search(parsed, maximize_bonds=maximize_bonds, whole_rings=whole_rings)
-        for maximize_bonds in (True, False)
-        for whole_rings in (True, False)
-    ]
-    first = strict[0]
-    if any(found != first for found in strict) or len(first) != 1:
+    found = _search(parsed, maximize_bonds=True, whole_rings=True)
+    if len(found) != 1:
         return None
-    (motif,) = first
+    for maximize_bonds, whole_rings in ((False, True), (True, False), (False, False)):
+        if _search(parsed, maximize_bonds=maximize_bonds, whole_rings=whole_rings) != found:
+            return None
+    (motif,) = found
     if not all(contains(smiles, motif.smiles) for smiles in molecules):
         return None
     return None if _has_other_tautomer(motif.smiles) else motif
@@ -112,11 +114,11 @@ def _has_other_tautomer(smiles: str) -> bool:
     for donor in nitrogens:
         for acceptor in nitrogens:
             if donor.GetTotalNumHs() and not acceptor.GetTotalNumHs():
-                moved = Chem.RWMol(molecule)
+                moved = _chem.RWMol(molecule)
                 moved.GetAtomWithIdx(donor.GetIdx()).SetNumExplicitHs(0)
                 moved.GetAtomWithIdx(acceptor.GetIdx()).SetNumExplicitHs(1)
-                other = _parse(Chem.MolToSmiles(moved))
-                if other is not None and Chem.MolToSmiles(other) != smiles:
+                other = _parse(_chem.MolToSmiles(moved))
+                if other is not None and _chem.MolToSmiles(other) != smiles:
                     return True
     return False
 
@@ -125,13 +127,13 @@ def _search(
     molecules: Sequence[Chem.Mol | None], *, maximize_bonds: bool, whole_rings: bool
 ) -> frozenset[Motif]:
     """All largest common fragments under one notion of large, cut out of the first molecule."""
-    parameters = rdFMCS.MCSParameters()
+    parameters = _fmcs.MCSParameters()
     parameters.MaximizeBonds = maximize_bonds
     parameters.StoreAll = True
     parameters.Timeout = _SEARCH_S
     parameters.BondCompareParameters.RingMatchesRingOnly = whole_rings
     parameters.BondCompareParameters.CompleteRingsOnly = whole_rings
-    result = rdFMCS.FindMCS(list(molecules), parameters)
+    result = _fmcs.FindMCS(list(molecules), parameters)
     if result.canceled:
         raise RelBatchError(
             f"the search for a common motif of {len(molecules)} molecules took over {_SEARCH_S} s",
@@ -151,7 +153,7 @@ def _cut_out(molecule: Chem.Mol, query: Chem.Mol) -> Motif:
         ).GetIdx()
         for bond in query.GetBonds()
     ]
-    smiles = Chem.MolFragmentToSmiles(molecule, atoms, bonds)
+    smiles = _chem.MolFragmentToSmiles(molecule, atoms, bonds)
     parsed = _parse(smiles)
-    canonical = smiles if parsed is None else Chem.MolToSmiles(parsed)
+    canonical = smiles if parsed is None else _chem.MolToSmiles(parsed)
     return Motif(canonical, len(atoms), len(bonds))

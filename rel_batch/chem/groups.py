@@ -7,9 +7,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
+
+_chem: Any = Chem  # rdkit's type stubs are partial
+_descriptors: Any = rdMolDescriptors
 
 AROMATIC_RINGS = "total_aromatic_rings"
 # The group, and which atom of a match is its centre: groups are counted by distinct centres.
@@ -25,9 +29,9 @@ CONSTRAINT_TYPES = (AROMATIC_RINGS, *_GROUPS)
 @lru_cache(maxsize=200_000)
 def count_groups(constraint_type: str, smiles: str) -> int:
     """The number of groups (or aromatic rings) in a valid SMILES."""
-    molecule = Chem.MolFromSmiles(smiles)
+    molecule = _chem.MolFromSmiles(smiles)
     if constraint_type == AROMATIC_RINGS:
-        return int(rdMolDescriptors.CalcNumAromaticRings(molecule))
+        return int(_descriptors.CalcNumAromaticRings(molecule))
     smarts, centre = _GROUPS[constraint_type]
     matches = molecule.GetSubstructMatches(_query(smarts), uniquify=False, maxMatches=10_000)
     return len({match[centre] for match in matches})
@@ -35,4 +39,4 @@ def count_groups(constraint_type: str, smiles: str) -> int:
 
 @lru_cache(maxsize=len(_GROUPS))
 def _query(smarts: str) -> Chem.Mol:
-    return Chem.MolFromSmarts(smarts)
+    return _chem.MolFromSmarts(smarts)

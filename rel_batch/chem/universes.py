@@ -21,20 +21,23 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 from rdkit import Chem, rdBase
 
 from rel_batch.errors import ConfigError
+
+_chem: Any = Chem  # rdkit's type stubs are partial
 
 VALENCES = {"C": 4, "N": 3, "O": 2, "S": 2, "F": 1, "Cl": 1, "Br": 1, "I": 1}
 MAX_HEAVY_ATOMS = 10
 # The largest stage that is worked through: about half a minute of enumeration.
 MAX_STATES = 50_000
 
-_BOND_TYPES = {
-    1: Chem.BondType.SINGLE,
-    2: Chem.BondType.DOUBLE,
-    3: Chem.BondType.TRIPLE,
+_BOND_TYPES: dict[int, Any] = {
+    1: _chem.BondType.SINGLE,
+    2: _chem.BondType.DOUBLE,
+    3: _chem.BondType.TRIPLE,
 }
 _TERM = re.compile(r"([A-Z][a-z]?)(\d*)")
 
@@ -120,7 +123,7 @@ def isomers(formula: str) -> tuple[str, ...]:
                 (more for graph in graphs for more in _one_bond_more(graph)), formula
             )
         # The last pass perceives aromaticity, which joins the Kekule forms of one molecule.
-        found = {Chem.CanonSmiles(_render_smiles(graph)) for graph in graphs}
+        found: set[str] = {_chem.CanonSmiles(_render_smiles(graph)) for graph in graphs}
     return tuple(sorted(found))
 
 
@@ -177,10 +180,10 @@ def _distinct(graphs: Iterable[_Graph], formula: str) -> list[_Graph]:
 
 def _render_smiles(graph: _Graph) -> str:
     atoms, bonds = graph
-    molecule = Chem.RWMol()
+    molecule = _chem.RWMol()
     for element in atoms:
-        molecule.AddAtom(Chem.Atom(element))
+        molecule.AddAtom(_chem.Atom(element))
     for (i, j), order in bonds.items():
         molecule.AddBond(i, j, _BOND_TYPES[order])
     molecule.UpdatePropertyCache(False)
-    return Chem.MolToSmiles(molecule)
+    return _chem.MolToSmiles(molecule)

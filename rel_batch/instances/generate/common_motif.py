@@ -2,7 +2,7 @@
 
 Molecules of the catalogue are drawn around a fragment of one of them. An instance is kept only
 if its largest common motif is one beyond dispute (`chem.fragments.common_motif`), is smaller
-than every molecule, and is not the gold of many others.
+than every molecule, and is not drawn much oftener than others.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from random import Random
 
-from rel_batch.chem.catalogue import catalogue
-from rel_batch.chem.fragments import common_motif, contains, cut_motif, num_heavy_atoms
+from rel_batch.chem.catalogue import catalogue, molecules_with
+from rel_batch.chem.fragments import common_motif, cut_motif, num_heavy_atoms
 from rel_batch.errors import ConfigError
 from rel_batch.instances.generate.draft import Draft, Setting, fixed_rc
 from rel_batch.instances.generate.isomers import render_list
@@ -20,6 +20,7 @@ from rel_batch.instances.generate.isomers import render_list
 MIN_MOLECULES, MAX_MOLECULES = 3, 50
 _MAX_ATOMS = 24
 _MIN_MOTIF_ATOMS, _MAX_MOTIF_ATOMS = 8, 16
+_THINNING = 2
 
 _PROMPT = """\
 Given the following list of SMILES, what is the largest *connected* common chemical motif \
@@ -63,12 +64,15 @@ def draw(task: str, setting: Setting, number: int, rng: Random) -> Draft | None:
     core = cut_motif(rng.choice(molecules), _MIN_MOTIF_ATOMS, _MAX_MOTIF_ATOMS, rng)
     if core is None:
         return None
-    family = [smiles for smiles in molecules if contains(smiles, core)]
+    family = [smiles for smiles in molecules_with(core) if num_heavy_atoms(smiles) <= _MAX_ATOMS]
     if len(family) < setting.size:
         return None
     chosen = rng.sample(family, setting.size)
     motif = common_motif(chosen)
     if motif is None or min(map(num_heavy_atoms, chosen)) <= motif.num_atoms:
+        return None
+    # Motifs that many molecules have are drawn often: thinned, or one reply would be right often.
+    if rng.random() * len(molecules_with(motif.smiles)) > _THINNING * setting.size:
         return None
     return Draft(
         question=_PROMPT.format(molecules=render_list(chosen)),

@@ -20,6 +20,7 @@ from rel_batch.instances.generate.draft import Draft, Setting, fixed_rc
 
 MIN_MOLECULES, MAX_MOLECULES = 3, 60
 _MAX_MISSING = 150
+_MAX_BREADTH = 9
 
 _C1_PROMPT = """\
 Is this list of molecules a set of *constitutional isomers* (same molecular formula, different \
@@ -52,18 +53,20 @@ def render_list(molecules: list[str]) -> str:
 
 @lru_cache(maxsize=1)
 def formulas() -> tuple[str, ...]:
-    """The formulas to draw from: 3 to 6 heavy atoms, two or more of them carbon.
+    """The formulas to draw from: hydrocarbons, or one kind of other atom, one to three times.
 
-    As in the released files: hydrocarbons, and one kind of other atom, one to three times.
+    As in the released files. Formulas with universes of more than some 350 isomers are left out.
     """
     others = [{}, *({e: n} for e in ("O", "N", "S", "F", "Cl", "Br") for n in (1, 2, 3))]
     found: list[str] = []
     for other in others:
-        for carbons in range(2, 7 - sum(other.values())):
+        for carbons in range(2, 7):
             for hydrogens in range(2 * carbons + 6):
                 counts = {"C": carbons, "H": hydrogens, **other}
-                rings = unsaturation(counts)
-                if rings is not None and rings <= 3 and carbons + sum(other.values()) >= 3:
+                rings, heavy = unsaturation(counts), carbons + sum(other.values())
+                if rings is None or not 3 <= heavy <= 6:
+                    continue
+                if heavy + rings + 2 * other.get("N", 0) <= _MAX_BREADTH:
                     found.append(render_formula(counts))
     return tuple(found)
 

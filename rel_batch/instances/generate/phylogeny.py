@@ -15,6 +15,7 @@ consistency index, 1 over the steps, is below 1).
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from itertools import accumulate
@@ -61,6 +62,8 @@ def join(left: Node, right: Node, height: float) -> Node:
 
 def coalesce(lineages: list[Node], start: float, stop: float, rng: Random) -> Node:
     """Joins lineages in random pairs, at a Yule process's waiting times scaled to start..stop."""
+    if len(lineages) == 1:
+        return lineages[0]
     waits = [rng.expovariate(k) for k in range(len(lineages), 1, -1)]
     times = list(accumulate(waits))
     lineages = list(lineages)
@@ -92,8 +95,10 @@ def evolve(tree: Node, num_sites: int, rng: Random) -> dict[str, list[str]]:
         if not node.children:
             sequences[node.name] = [NUCLEOTIDES[i] for i in sequence]
         for child in node.children:
-            rows = _transition(node.height - child.height)
-            waiting.append((child, [rng.choices(range(4), rows[i])[0] for i in sequence]))
+            cumulative = [list(accumulate(row)) for row in _transition(node.height - child.height)]
+            # min: the last sum is 1 only up to rounding.
+            changed = [min(3, bisect(cumulative[i], rng.random())) for i in sequence]
+            waiting.append((child, changed))
     return sequences
 
 
@@ -141,13 +146,3 @@ def parsimony_steps(tree: Node, having: Set[str]) -> int:
 
     states(tree)
     return steps
-
-
-def heights_of_meeting(tree: Node) -> dict[frozenset[str], float]:
-    """For each pair of leaves, the height of their most recent common ancestor."""
-    meeting: dict[frozenset[str], float] = {}
-    for node in tree.nodes():
-        if node.children:
-            left, right = (child.leaves() for child in node.children)
-            meeting.update((frozenset({a, b}), node.height) for a in left for b in right)
-    return meeting
