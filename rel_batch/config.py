@@ -107,7 +107,7 @@ class EngineConfig(_Section):
     engine_args: Mapping[str, Any] = {}
     # What the fake engine replies: the reference reply, nothing, or a script file.
     fake_replies: Literal["oracle", "mute", "scripted"] = "oracle"
-    # JSON Lines of {"instance": key or id, "reply": text, "finish_reason": ...} for `scripted`.
+    # For `scripted`: JSON Lines of {"instance": key or id, "reply": text, "finish_reason": ...}.
     fake_script: str | None = None
 
     @model_validator(mode="after")

@@ -12,7 +12,7 @@ import traceback
 
 def main() -> None:
     """Run the command line; every way out has the exit code that `errors.py` gives it."""
-    from rel_batch.errors import EXIT_BUG, EXIT_INTERRUPTED, RelBatchError
+    from rel_batch.errors import EXIT_BUG, RelBatchError
 
     try:
         from rel_batch.cli.commands import app
@@ -23,9 +23,6 @@ def main() -> None:
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("interrupted; finished rows are kept: run the same command to go on", file=sys.stderr)
-        sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of a pipe (`rel-batch tasks | head`) has seen enough.
         sys.stderr.close()

@@ -38,13 +38,18 @@ def run(
 ) -> None:
     """Run a config: generate what is missing, score it, and print the table."""
     from rel_batch.cli.progress import terminal_progress
-    from rel_batch.errors import EXIT_INCOMPLETE
+    from rel_batch.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED
     from rel_batch.launch.local import run_locally
 
     overrides = list(set_ or [])
     if output_dir is not None:
         overrides.append(f"output_dir={output_dir}")
-    outcome = run_locally(_config(config, overrides, skip_bad=skip_bad), terminal_progress())
+    settings = _config(config, overrides, skip_bad=skip_bad)
+    try:
+        outcome = run_locally(settings, terminal_progress())
+    except KeyboardInterrupt:
+        typer.echo("interrupted; finished rows are kept: run the same command to go on", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     _print_table(outcome.run)
     if outcome.num_missing:
         typer.echo(

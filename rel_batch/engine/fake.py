@@ -91,7 +91,9 @@ def mute_replies() -> Replies:
 
 
 def scripted_replies(script: Path, instances: Mapping[str, Instance]) -> Replies:
-    """Replies from lines of {"instance": key or id, "reply": text, "finish_reason": ...}.
+    """Replies from lines of {"instance": key or id, "reply": text, ...}.
+
+    A line may also hold "finish_reason" and "delay_s".
 
     Raises ConfigError if the file cannot be read, DataError for a bad line or, on use, for an
     instance without a line.
@@ -107,7 +109,7 @@ def scripted_replies(script: Path, instances: Mapping[str, Instance]) -> Replies
         try:
             entry = cast(dict[str, Any], json.loads(line))
             by_name[str(entry["instance"])] = FakeReply(
-                str(entry["reply"]), entry.get("finish_reason")
+                str(entry["reply"]), entry.get("finish_reason"), float(entry.get("delay_s", 0.0))
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(
