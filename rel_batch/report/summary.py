@@ -181,7 +181,7 @@ def summarise(run: RunFolder, version: str = SCORING_VERSION) -> Summary:
         for domain, keys in domains.items():
             if len(keys) > 1:
                 total = _Tally.of(tallies[key] for key in keys)
-                headlines = {task_for(task).headline for task, _, _ in keys}
+                headlines: set[Headline] = {task_for(task).headline for task, _, _ in keys}
                 headline: Headline = headlines.pop() if len(headlines) == 1 else "correct"
                 count = sum(planned[key] for key in keys)
                 totals.append(total.group(domain, "", arm, headline, count))

@@ -3,10 +3,10 @@
     write_rows(path, COMPLETIONS, rows, replace=False)
     for row in read_rows(path, COMPLETIONS): ...
 
-What is read is checked: a truncated file, garbage, another schema or a flipped bit is a
-`StoreError` that names the file, never a wrong number. Surprising: Parquet has checksums for
-its pages but none for its footer, where a flipped bit can make rows vanish; so the number of
-rows is written twice.
+What is read is checked: a truncated file, garbage, another schema or a flipped bit in the data
+is a `StoreError` that names the file, never a wrong number. Surprising: Parquet has checksums
+for its pages but none for its footer, where a flipped bit can make rows vanish; so the number
+of rows is written twice.
 """
 
 # pyarrow has no type stubs.
