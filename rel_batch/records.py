@@ -149,7 +149,8 @@ class Score:
             is not empty (REL-B1 with gold yes, REL-C3); None elsewhere.
         prediction: what was read from the reply, as a JSON value; None where unparsed.
         failure: why the reply is not correct, one of the task's failure names; None if correct.
-        overlap: REL-C2 on request: atoms of the common substructure with gold over gold's atoms.
+        overlap: REL-C2 on request: heavy atoms of the substructure that the answer shares with
+            gold, over those of the larger of the two.
     """
 
     verdict: Verdict

@@ -22,32 +22,26 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal
 
-from rel_batch.constraints import Constraint, Kind, Seq, Text, separated, texts
+from rel_batch.constraints import Constraint, Kind, separated, texts
 from rel_batch.overlap import set_overlap
 from rel_batch.records import Instance, Score
 from rel_batch.tasks import upstream_chemistry
 from rel_batch.tasks.molecule_lists import check_listed, check_molecules
-from rel_batch.tasks.tags import SMILES_RUN, Tag, bare_smiles, decide, find_tags
+from rel_batch.tasks.tags import ONE_SMILES, Tag, at_kind, bare_smiles, decide, find_tags
 from rel_batch.tasks.task import Complexity, FieldError, RawRecord, Task
 
-_LABEL_TAG = re.compile(r"<\s*(yes|no)\s*/?\s*>(?:\s*<\s*/\s*\1\s*>)?", re.IGNORECASE)
-_LEADING_LABEL = re.compile(r"[\W_]{0,20}(yes|no)\s*(?:[.,;:!)*—–]|$)", re.IGNORECASE)
-_LABEL_LINE = re.compile(r"^[\W_]{0,20}(yes|no)[\W_]{0,20}$", re.IGNORECASE | re.MULTILINE)
-_CUED_LABEL = re.compile(
-    r"\b(?:answer|label|verdict|conclusion|result|response|boxed)\b"
-    r"(?:[\W_]|\b(?:is|text|mathrm)\b){0,20}\b(yes|no)\b",
-    re.IGNORECASE,
+_LABEL_TAG = re.compile(r"<\s*(yes|no)\s*(?:/\s*)?>(?:\s*<\s*/\s*\1\s*>)?", re.IGNORECASE)
+_BARE_LABELS = (
+    re.compile(r"\A[\W_]{0,20}(yes|no)\s*(?:[.,;:!)*—–]|$)", re.IGNORECASE),
+    re.compile(r"^[\W_]{0,20}(yes|no)[\W_]{0,20}$", re.IGNORECASE | re.MULTILINE),
+    re.compile(
+        r"\b(?:answer|label|verdict|conclusion|result|response|boxed)\b"
+        r"(?:[^\w.\n]|_|\b(?:is|text|mathrm)\b){0,20}\b(yes|no)\b",
+        re.IGNORECASE,
+    ),
 )
-_OPEN_TAG = re.compile(r"<smiles>\s*[^<\n]*$(?!\n)", re.IGNORECASE)
+_OPEN_TAG = re.compile(r"<smiles>\s*(?:[^<\s][^<\n]*)?\Z", re.IGNORECASE)
 _NEXT_ITEM = re.compile(r"[-*•]|\(?[0-9]{1,4}[.):]?|.{0,10}<.*", re.DOTALL)
-
-
-def _kind(constraint: Constraint, kind: Kind, task: Task) -> Constraint:
-    if kind == "none":
-        return Constraint("none")
-    if kind == constraint.kind:
-        return constraint
-    raise ValueError(f"{task.name} has no constraint {kind!r}")
 
 
 @dataclass(frozen=True)
@@ -70,7 +64,7 @@ class IsomerSetTask(Task):
         return Complexity(rc=2, num_entities=len(molecules))
 
     def constraint(self, instance: Instance, kind: Kind) -> Constraint:  # noqa: ARG002
-        return _kind(_LABELS, kind, self)
+        return at_kind(kind, _LABELS, self.name)
 
     def reference_reply(self, instance: Instance) -> str:
         return f"<{instance.answer['label']}>"
@@ -87,16 +81,12 @@ class IsomerSetTask(Task):
 
 
 def _read_label(answer: str, *, truncated: bool) -> str:
-    """ "Yes" or "No", or why there is neither."""
+    """The label, Yes or No, or why there is none."""
     tags = [Tag(m[1].capitalize(), m.start(), m.end()) for m in _LABEL_TAG.finditer(answer)]
     if tags:
         stated = decide(answer, tags, lambda value: value, cut=truncated)
         return stated.value if stated else "contradictory"
-    bare = [
-        *([leading] if (leading := _LEADING_LABEL.match(answer)) else []),
-        *_LABEL_LINE.finditer(answer),
-        *_CUED_LABEL.finditer(answer),
-    ]
+    bare = [match for pattern in _BARE_LABELS for match in pattern.finditer(answer)]
     # A cut "No" may have been on the way to "None" or "Not".
     labels = {m[1].capitalize() for m in bare if not (truncated and m.end(1) == len(answer))}
     if len(labels) == 1:
@@ -124,7 +114,7 @@ class MissingIsomersTask(Task):
         return Complexity(rc=len(missing), num_entities=len(given))
 
     def constraint(self, instance: Instance, kind: Kind) -> Constraint:  # noqa: ARG002
-        return _kind(_SMILES_LINES, kind, self)
+        return at_kind(kind, _SMILES_LINES, self.name)
 
     def reference_reply(self, instance: Instance) -> str:
         return "\n".join(f"<smiles>{s}</smiles>" for s in instance.answer["missing_smiles"])
@@ -202,9 +192,7 @@ def _molecules(smiles: tuple[str, ...]) -> frozenset[str]:
     return frozenset(form or text for text, form in canonical_forms(smiles).items())
 
 
-_LABELS = Constraint("format", texts(("<Yes>", "<No>")))
-_SMILES_LINES = Constraint(
-    "format", separated(Seq((Text("<smiles>"), SMILES_RUN, Text("</smiles>"))), "\n", 1, None)
-)
+_LABELS = texts(("<Yes>", "<No>"))
+_SMILES_LINES = separated(ONE_SMILES, "\n", 1, None)
 
 ISOMER_TASKS = (IsomerSetTask(), MissingIsomersTask())

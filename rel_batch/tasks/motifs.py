@@ -27,7 +27,7 @@ from rel_batch.records import Instance, Score
 from rel_batch.tasks import upstream_chemistry
 from rel_batch.tasks.molecule_lists import check_listed, check_syntax
 from rel_batch.tasks.selections import read_selection
-from rel_batch.tasks.tags import SMILES_RUN, bare_smiles, decide, find_tags
+from rel_batch.tasks.tags import ONE_SMILES, SMILES_RUN, at_kind, bare_smiles, decide, find_tags
 from rel_batch.tasks.task import Complexity, FieldError, RawRecord, Task
 
 
@@ -54,11 +54,7 @@ class CommonMotifTask(Task):
         return Complexity(rc=2, num_entities=len(molecules))
 
     def constraint(self, instance: Instance, kind: Kind) -> Constraint:  # noqa: ARG002
-        if kind == "none":
-            return Constraint("none")
-        if kind == "format":
-            return _ONE_SMILES
-        raise ValueError(f"{self.name} has no constraint {kind!r}")
+        return at_kind(kind, ONE_SMILES, self.name)
 
     def reference_reply(self, instance: Instance) -> str:
         return f"<smiles>{instance.answer['smiles']}</smiles>"
@@ -150,11 +146,7 @@ class MotifSelectionTask(Task):
         return Complexity(rc=len(molecules), num_entities=len(molecules))
 
     def constraint(self, instance: Instance, kind: Kind) -> Constraint:
-        if kind == "none":
-            return Constraint("none")
-        if kind == "format":
-            return _one_motif_each(len(instance.answer["molecules"]))
-        raise ValueError(f"{self.name} has no constraint {kind!r}")
+        return at_kind(kind, _one_motif_each(len(instance.answer["molecules"])), self.name)
 
     def reference_reply(self, instance: Instance) -> str:
         motifs = instance.answer["selected_motifs"]
@@ -191,16 +183,13 @@ def _check_number(record: RawRecord, name: str, least: int, stated: str) -> None
         raise FieldError(f"metadata.{name}", f"{value}, but the question says {sorted(asked)}")
 
 
-_ONE_SMILES = Constraint("format", Seq((Text("<smiles>"), SMILES_RUN, Text("</smiles>"))))
-
-
 @lru_cache(maxsize=128)
-def _one_motif_each(num_molecules: int) -> Constraint:
+def _one_motif_each(num_molecules: int) -> Expression:
     indices = ",".join(map(str, range(num_molecules)))
     parts: list[Expression] = [Text(f"<indices>{indices}</indices>")]
     for index in range(num_molecules):
         parts += [Text(f"\n<motif_{index}>"), SMILES_RUN, Text(f"</motif_{index}>")]
-    return Constraint("format", Seq(tuple(parts)))
+    return Seq(tuple(parts))
 
 
 MOTIF_TASKS = (CommonMotifTask(), MotifSelectionTask())

@@ -1,4 +1,4 @@
-"""Finds the answer in a chemistry reply: in its tags, or bare where it has none.
+"""The tags of the chemistry prompts: what a tagged reply may be, and which answer it holds.
 
     >>> text = "Format: <smiles>YOUR_SMILES_HERE</smiles>. So: <smiles> CCO </smiles>"
     >>> [tag.value for tag in find_tags("smiles", text)]
@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from rel_batch.constraints import Chars, Expression, Repeat
+from rel_batch.constraints import Chars, Constraint, Expression, Kind, Repeat, Seq, Text
 from rel_batch.constraints.smiles_grammar import AROMATIC_SYMBOLS, ELEMENTS
 
 # Every character of OpenSMILES: elements, aromatic symbols, and what stands between them.
@@ -29,6 +29,8 @@ _SMILES_CHARS = "".join(
 # Without an upper bound: a bound of 512 costs 2 to 6 ms a step in xgrammar and guidance, and 5 s
 # of compilation in xgrammar, where this run costs 10 microseconds. `max_tokens` bounds the reply.
 SMILES_RUN: Expression = Repeat(Chars(_SMILES_CHARS), 1, None)
+
+ONE_SMILES: Expression = Seq((Text("<smiles>"), SMILES_RUN, Text("</smiles>")))
 
 _PLACEHOLDER = "your_smiles_here"
 _MARKUP = " \t\r\n`\"'"
@@ -61,6 +63,15 @@ class Tag:
     value: str
     start: int
     end: int
+
+
+def at_kind(kind: Kind, envelope: Expression, task: str) -> Constraint:
+    """The constraint of a task whose `format` is `envelope`. Raises ValueError for other kinds."""
+    if kind == "none":
+        return Constraint("none")
+    if kind == "format":
+        return Constraint("format", envelope)
+    raise ValueError(f"{task} has no constraint {kind!r}")
 
 
 def find_tags(name: str, text: str, *, cut: bool = False) -> list[Tag]:
@@ -142,7 +153,7 @@ def bare_smiles(text: str) -> list[str]:
         return [token for token in strings if _BARE_SMILES.fullmatch(token)]
     found: list[str] = []
     for line in body.splitlines():
-        pieces = re.split(r"[,;]\s*", _BULLET.sub("", line).strip(_MARKUP + "*"))
+        pieces = re.split(r"[,;]\s*", _BULLET.sub("", line).strip(_MARKUP + "*."))
         words = line.split()
         if all(_BARE_SMILES.fullmatch(piece) for piece in pieces):
             found += pieces

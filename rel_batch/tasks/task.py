@@ -101,7 +101,7 @@ class Task(ABC):
         """The verdict that the reference evaluator's rules give on the whole reply."""
 
     def overlap(self, instance: Instance, score: Score) -> float | None:  # noqa: ARG002
-        """How much of gold a scored reply holds, in [0, 1], where that is slow to say.
+        """How much a scored reply shares with gold, in [0, 1], where that is slow to say.
 
         Asked for by name only (REL-C2's share of the common substructure); None elsewhere.
         """

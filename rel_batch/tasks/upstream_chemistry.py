@@ -49,9 +49,17 @@ def score_missing_isomers(instance: Instance, reply: str) -> Score:
     found = [smiles.strip() for smiles in _SMILES.findall(reply)]
     if not found:
         return Score("unparsed", failure="no_answer", precision=0.0, recall=0.0, f1=0.0)
+    from rel_batch.chem.molecules import canonical_forms, skeleton
+
     gold = _skeletons(tuple(instance.answer["missing_smiles"]))
-    hits = sum((Counter(filter(None, map(_skeleton, found))) & gold).values())
-    precision, recall = hits / len(found), hits / gold.total()
+    forms = canonical_forms(map(_without_name, found))
+    molecules = Counter(
+        gold.get(form) or skeleton(form)
+        for smiles in found
+        if (form := forms[_without_name(smiles)]) is not None
+    )
+    hits = (molecules & Counter(gold.values())).total()
+    precision, recall = hits / len(found), hits / len(gold)
     f1 = 2 * precision * recall / (precision + recall) if hits else 0.0
     failure = None if precision == recall == 1 else "wrong_molecules"
     return Score("incorrect" if failure else "correct", found, failure, precision, recall, f1)
@@ -75,19 +83,23 @@ def _score(prediction: Any, failure: str | None) -> Score:
     return Score("incorrect" if failure else "correct", prediction, failure)
 
 
-def _is_same(first: str, second: str) -> bool:
-    skeleton = _skeleton(first)
-    return skeleton is not None and skeleton == _skeleton(second)
+def _is_same(smiles: str, gold: str) -> bool:
+    from rel_batch.chem.molecules import canonical_form, skeleton
+
+    form, wanted = canonical_form(_without_name(smiles)), canonical_form(gold)
+    if form is None or wanted is None:
+        return False
+    return form == wanted or skeleton(form) == skeleton(wanted)
 
 
-def _skeleton(smiles: str) -> str | None:
-    from rel_batch.chem.molecules import skeleton
-
+def _without_name(smiles: str) -> str:
     # They let RDKit take what follows a space for a name.
-    words = smiles.split()
-    return skeleton(words[0]) if words else None
+    return smiles.partition(" ")[0]
 
 
 @lru_cache(maxsize=1_024)
-def _skeletons(gold: tuple[str, ...]) -> Counter[str]:
-    return Counter(filter(None, map(_skeleton, gold)))
+def _skeletons(gold: tuple[str, ...]) -> Mapping[str, str | None]:
+    """Each gold molecule's skeleton, by its canonical form."""
+    from rel_batch.chem.molecules import canonical_forms, skeleton
+
+    return {form: skeleton(form) for form in canonical_forms(gold).values() if form is not None}
