@@ -27,7 +27,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes | FieldError]]:
     Raises DataError where the file cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with path.open("rb", buffering=2**20) as file:
             number = 0
             while line := file.readline(MAX_LINE_BYTES + 1):
                 number += 1

@@ -170,10 +170,11 @@ def _instance(record: RawRecord, file_name: str, notation: Proven) -> Instance:
 
 
 def _key(record: RawRecord, stem: str) -> str:
-    content = [stem, record.id, record.task, record.question, record.answer, record.metadata]
+    content = [stem, record.id, record.task, record.answer, record.metadata]
     try:
         text = json.dumps(content, sort_keys=True, ensure_ascii=False, allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        # JSON holds no zero byte, so what comes before it is told from what comes after.
+        return hashlib.sha256(f"{text}\0{record.question}".encode()).hexdigest()[:16]
     except UnicodeEncodeError:
         raise FieldError("line", "holds half a surrogate pair, which is no character") from None
     except ValueError:

@@ -20,7 +20,8 @@ from rel_batch.records import Instance, Score
 from rel_batch.tasks.task import Complexity, FieldError, RawRecord, Task
 from rel_batch.tasks.taxa import TaxaReading, read_taxa
 
-_HEADER = re.compile(r"^[ \t]*>(.*)$", re.MULTILINE)
+# Starts with a plain character, which is found much faster than a start of line.
+_HEADER = re.compile(r"\n[ \t]*>([^\n]*)")
 _NO_OVERLAP = Overlap(0.0, 0.0, 0.0)
 
 
@@ -30,22 +31,23 @@ def taxa_names(question: str) -> list[str]:
     Raises FieldError where there are fewer than two, one is empty or repeated, or a list of them
     could be read in two ways.
     """
-    names = [name.strip() for name in _HEADER.findall(question)]
+    names = [name.strip() for name in _HEADER.findall("\n" + question)]
     if len(names) < 2:
         raise FieldError("question", f"expected a FASTA alignment, found {len(names)} sequences")
     known = set(names)
     if len(known) != len(names) or "" in known:
         twice = next(name for name in names if not name or names.count(name) > 1)
         raise FieldError("question", f"a sequence has an empty or repeated name: {twice!r:.80}")
+    lengths = sorted({len(name) for name in names})
     for name in names:
         if "<think>" in name or "</think>" in name:
             raise FieldError("question", f"a name looks like a thought: {name!r:.80}")
-        for comma in re.finditer(", ", name):
-            if name[: comma.start()] in known:
+        for length in lengths if ", " in name else ():
+            if name[:length] in known and name.startswith(", ", length):
                 raise FieldError(
                     "question",
-                    f"the name {name!r:.80} starts with the name {name[: comma.start()]!r:.80} and"
-                    " a comma, so that a list of taxa has two readings",
+                    f"the name {name!r:.80} starts with the name {name[:length]!r:.80} and a comma,"
+                    " so that a list of taxa has two readings",
                 )
     return names
 
