@@ -44,7 +44,7 @@ _NUMBER = (
     rf"(?P<n>(?<![0-9.])(?:(?<![a-z])-)?[0-9]{{1,9}}(?:\.[0-9]{{1,9}})?(?![\w%]|\.[0-9])(?!{_COUNTED})"
     rf"|(?:{'|'.join(_WORDS)})\b(?!\s(?:of|that|which|where|more)\b)(?!{_COUNTED}))"
 )
-_NOUN = r"(?:answer|option|choice|index|panel|label)"
+_NOUN = r"(?:answer|ans|option|choice|index|panel|label|solution)"
 _FILL = (
     r"(?:(?:therefore|thus|clearly|then|indeed|the|final|correct|right|answer|option|choice|index"
     r"|panel|label|number|no\.|is|it|:|=|\#|\(|\[|->|→|[-–—](?=\s))\s?){0,6}"
@@ -63,7 +63,8 @@ _STATEMENTS = tuple(
     )
 )
 _WHOLE_LINE = re.compile(
-    r"(?:(?:so|thus|hence|therefore|finally|i\.e\.|it\sis|it's|my|the|final|correct|missing"
+    r"(?:(?:so|thus|hence|therefore|finally|i\.e\.|it\sis|it's|my|the|final|correct|missing|i\sthink"
+    r"|i\sbelieve|i\sguess|i'd\ssay|probably|likely|ans|solution|result"
     r"|answer|option|choice|index|panel|label|number|is)(?![a-z])[,:.]?\s?|(?:[:#=(\[→⇒]|=>|->|[-–—](?=\s))\s?)"
     r"{0,9}"
     rf"{_NUMBER}\s?[)\]]?\s?[.!;)]{{0,3}}",
@@ -75,7 +76,9 @@ _MENTION = re.compile(
     re.IGNORECASE,
 )
 _LEADING = re.compile(rf"[(\[#]?\s?{_NUMBER}\s?[)\]]?", re.IGNORECASE)
-_LEADING_ENDS = re.compile(rf"\s?(?:because|since|as)\b|\s?\(|\s?:?\s?{_TUPLE_MARK}", re.IGNORECASE)
+_LEADING_ENDS = re.compile(
+    rf"\s?(?:because|since|as)\b|\s?\(|\s?[:–-]?\s?{_TUPLE_MARK}", re.IGNORECASE
+)
 
 _CORRECTION = re.compile(
     r"\b(?:wait|actually|correction|scratch\sthat|on\ssecond\sthought|on\sreflection|oops|sorry"
@@ -103,6 +106,10 @@ _JOIN = (
 )
 _JOINED = re.compile(_JOIN, re.IGNORECASE)
 _JOINED_NUMBER = re.compile(rf"{_JOIN}(?:{_NOUN}s?\s?)?[#(\[]?\s?{_NUMBER}", re.IGNORECASE)
+_NUMBER_OR = re.compile(
+    rf"{_NUMBER}[)\]]?\s?,?\s?(?:or(?!\srather)|/)\s?(?:(?:maybe|perhaps|possibly|the)\s){{0,2}}$",
+    re.IGNORECASE,
+)
 _DOUBT = re.compile(
     r"\b(?:cannot|can't|can\snot|unable\sto|could\snot|couldn't|hard\sto)\s(?:tell|decide|say"
     r"|determine|choose)|\b(?:not\ssure|unsure|undecided|toss-up)\b[^.\n]{0,20}\bwhich\b",
@@ -253,6 +260,9 @@ def _is_undecided(text: str, chosen: _Mention, mentions: list[_Mention]) -> bool
     number = _canonical(chosen.number)
     after = _JOINED_NUMBER.match(text, chosen.end)
     if after is not None and _canonical(after["n"]) != number:
+        return True
+    before = _NUMBER_OR.search(text[max(0, chosen.start - 40) : chosen.start])
+    if before is not None and _canonical(before["n"]) != number:
         return True
     earlier = [m for m in mentions if m.end <= chosen.start]
     if earlier and _canonical(earlier[-1].number) != number:

@@ -45,7 +45,8 @@ _ANCHOR = re.compile(
     rf"\b(?:{KIND}|between|among|involv\w*|includ\w*|by|pairs?|groups?|are)\b|:", re.IGNORECASE
 )
 _OTHERS = re.compile(
-    r"\b(?:not|no|others?|remaining|rest|unlike|except|differ\w*|whereas|sister)\b|n't\b",
+    r"\b(?:not|no|others?|remaining|rest|unlike|except|differ\w*|whereas|sister|number|count"
+    r"|total)\b|n't\b",
     re.IGNORECASE,
 )
 _TOKEN = re.compile(r"[^\s,;()\[\]{}*`\"'$|&]{1,80}")
@@ -127,7 +128,9 @@ def read_list(text: str, at: int, names: AlignmentNames) -> NameList:
             taxa.add(item)
             at, divided = end, False
         elif match := _SEPARATOR.match(text, at) or _GROUP.match(text, at):
-            divided = match[0] != "(" and (divided or match[0] in ",;\n/&" or match[0].isalpha())
+            if match[0] == "(" and not divided:
+                break  # a remark on the item before it
+            divided = divided or match[0] in ",;\n/&" or len(match[0]) > 1
             at = match.end()
         elif divided and (token := _unknown_at(text, at, names)):
             item, end = token, at + len(token)

@@ -117,7 +117,7 @@ def _read_exact(answer: str, names: AlignmentNames) -> TaxaReading | None:
 
 
 def _read_json(answer: str, names: AlignmentNames) -> TaxaReading | None:
-    """A JSON object, whole or fenced: its first boolean or text that is a label, and its lists."""
+    """A JSON object, whole or fenced: its first label, boolean or text, and its list of taxa."""
     inside = answer.partition("```")[2].rpartition("```")[0].removeprefix("json")
     try:
         value: Any = json.loads(inside or answer)
@@ -126,20 +126,25 @@ def _read_json(answer: str, names: AlignmentNames) -> TaxaReading | None:
     if not isinstance(value, dict):
         return None
     stated = TaxaReading(None)
-    items: list[Any] = []
+    lists: dict[str, list[Any]] = {}
     for key, held in cast(dict[str, Any], value).items():
         if isinstance(held, list):
-            for item in cast(list[Any], held):
-                items += cast(list[Any], item) if isinstance(item, list) else [item]
+            lists[key] = cast(list[Any], held)
         elif isinstance(held, str) and "tax" in key.lower():
             listed = read_list(held, 0, names)
-            items += [*listed.taxa, *listed.unknown]
+            lists[key] = [*listed.taxa, *listed.unknown]
         elif stated.label is None and isinstance(held, bool):
             stated = TaxaReading("yes" if held else "no")
         elif stated.label is None and isinstance(held, str):
             label = _BOOLEANS.get(held.lower())
             said = TaxaReading(label) if label else _read_exact(held, names)
             stated = said or _read_text(held, names)
+    # The lists that are called taxa, or else the first: others hold positions and the like.
+    called = [held for key, held in lists.items() if "tax" in key.lower()]
+    items: list[Any] = []
+    for held in called or list(lists.values())[:1]:
+        for item in held:
+            items += cast(list[Any], item) if isinstance(item, list) else [item]
     texts = [str(item).strip() for item in items if isinstance(item, str | int | float)]
     known = {text: names.meant_by(text) for text in texts}
     return TaxaReading(

@@ -53,6 +53,13 @@ def read(answer: str, names: frozenset[str] = NUMBERS) -> Read:
         "Yes. Among the 49 sequences, 18 and 28 share motifs.",
         "Yes. Taxa 18 and 28 share 5 motifs.",
         "Yes: 18, 28 (45% confidence)",
+        "Yes, 18 and 28 (2 of 49 sequences)",
+        "Yes with high confidence (45%): 18, 28",
+        "Yes. Motif length: 25. Taxa: 18, 28",
+        "Yes. Number of taxa: 2. Taxa: 18, 28",
+        "Yes — 18, 28 share a 25-bp block",
+        '{"answer": "Yes", "positions": [12, 30], "taxa": [18, 28]}',
+        '{"answer": "Yes", "involved": [18, 28], "positions": [12, 30]}',
         "Yes: 18, 28 - share the motif ACGT in 5 blocks",
         # other taxa
         "Yes. Taxa involved: 18, 28. The remaining taxa do not share these motifs.",
@@ -74,7 +81,12 @@ def test_yes_and_its_taxa_are_read_however_they_are_dressed(answer: str) -> None
 
 
 def test_groups_of_taxa_are_one_set() -> None:
-    for answer in ("Yes\nGroup 1: 18, 28\nGroup 2: 31, 44", "Yes: (18, 28) and (31, 44)"):
+    for answer in (
+        "Yes\nGroup 1: 18, 28\nGroup 2: 31, 44",
+        "Yes: (18, 28) and (31, 44)",
+        "Yes: group A (18, 28), group B (31, 44)",
+        '{"answer": "yes", "taxa": [[18, 28], [31, 44]]}',
+    ):
         assert read(answer) == ("yes", {"18", "28", "31", "44"}, set())
 
 
