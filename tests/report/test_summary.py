@@ -18,7 +18,7 @@ from rel_batch.report import Group, summarise, to_json, wilson
 from rel_batch.scoring import score_run
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(n=st.integers(1, 5000), share=st.floats(0, 1))
 def test_the_interval_is_statsmodels_wilson_interval(n: int, share: float) -> None:
     successes = round(share * n)
@@ -27,6 +27,7 @@ def test_the_interval_is_statsmodels_wilson_interval(n: int, share: float) -> No
     assert (rate.low, rate.high) == (pytest.approx(low, abs=1e-12), pytest.approx(high, abs=1e-12))
 
 
+@settings(deadline=None, max_examples=40)
 @given(n=st.integers(1, 10_000), share=st.floats(0, 1))
 def test_the_interval_holds_the_estimate_and_lies_between_0_and_1(n: int, share: float) -> None:
     rate = wilson(round(share * n), n)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from example_runs import new_run
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rel_batch.errors import StoreError
@@ -67,6 +67,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None, max_examples=40)
 @given(stored=st.dictionaries(st.text(max_size=3), JSON), now=st.dictionaries(st.text(), JSON))
 def test_two_runs_are_the_same_exactly_when_their_json_is(
     stored: dict[str, Any], now: dict[str, Any]

@@ -61,7 +61,7 @@ BY_LABEL = [kind.label for kind, _ in KINDS]
 
 
 @pytest.mark.parametrize(("kind", "row"), KINDS, ids=BY_LABEL)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_rows_come_back_as_they_were(
     kind: FileKind[typing.Any], row: type, data: st.DataObject
@@ -70,7 +70,7 @@ def test_rows_come_back_as_they_were(
     assert kind.rows(kind.batch(rows)) == rows
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(rows=st.lists(rows_of(Completion), min_size=2, max_size=5), start=st.integers(0, 4))
 def test_a_slice_of_a_batch_gives_the_slice_of_the_rows(rows: list[Completion], start: int) -> None:
     assert COMPLETIONS.rows(COMPLETIONS.batch(rows).slice(start)) == rows[start:]
