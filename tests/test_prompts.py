@@ -78,7 +78,7 @@ def test_the_template_digest_changes_with_the_template() -> None:
 def test_a_template_that_fails_is_an_engine_error_with_a_way_out() -> None:
     class Broken(LetterTokenizer):
         def apply_chat_template(self, conversation: Any, **kwargs: Any) -> str:
-            raise RuntimeError("roles must alternate")
+            raise RuntimeError(f"roles must alternate: {conversation} {kwargs}")
 
     with pytest.raises(EngineError, match="chat_template: none") as caught:
         PromptRenderer(Broken(template="x"), "auto").render(["a"])
