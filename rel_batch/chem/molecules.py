@@ -114,13 +114,9 @@ def _parse(smiles: str) -> Chem.Mol | None:
         return None
     # Parsing and sanitising in two steps leaves out the perception of stereo: a third of the time.
     molecule: Chem.Mol | None = _chem.MolFromSmiles(smiles, sanitize=False)
-    if molecule is None or not molecule.GetNumAtoms() or not _sanitize(molecule):
+    if molecule is None or _chem.SanitizeMol(molecule, catchErrors=True):
         return None
-    return _without_labels(molecule) if _LABEL.search(smiles) else molecule
-
-
-def _sanitize(molecule: Chem.Mol) -> bool:
-    return _chem.SanitizeMol(molecule, catchErrors=True) == _chem.SANITIZE_NONE
+    return _without_labels(molecule) if "[" in smiles and _LABEL.search(smiles) else molecule
 
 
 def _without_labels(molecule: Chem.Mol) -> Chem.Mol:
@@ -128,4 +124,6 @@ def _without_labels(molecule: Chem.Mol) -> Chem.Mol:
         atom.SetIsotope(0)
         atom.SetAtomMapNum(0)
     bare: Chem.Mol = _chem.RemoveAllHs(molecule, sanitize=False)
-    return bare if bare.GetNumAtoms() and _sanitize(bare) else molecule
+    # Hydrogen itself has nothing else to hold on to.
+    failed = not bare.GetNumAtoms() or _chem.SanitizeMol(bare, catchErrors=True)
+    return molecule if failed else bare
