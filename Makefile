@@ -10,7 +10,7 @@ PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	&& echo "$$python" && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --no-deps
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-deps --no-compile
 INSTALLED := $(VENV)/.installed
 CHECKPOINT := .cache/checkpoints/gemma3-270m
 
@@ -41,10 +41,11 @@ install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt $(wildcard setup.py)
 	@test -n "$(PYTHON)" || { echo "rel-batch needs Python 3.11 or newer; none found" >&2; exit 1; }
+	@echo "installing about 170 packages into $(VENV), 2 GB to download; this takes a few minutes"
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --quiet "$(TORCH)" || $(PIP) --quiet --extra-index-url $(TORCH_INDEX) "$(TORCH)"
-	$(PIP) --quiet --requirement constraints.txt
-	$(PIP) --quiet --no-build-isolation --editable .
+	$(PIP) "$(TORCH)" 2>/dev/null || $(PIP) --extra-index-url $(TORCH_INDEX) "$(TORCH)"
+	$(PIP) --requirement constraints.txt
+	$(PIP) --no-build-isolation --editable .
 	touch $@
 
 $(CHECKPOINT): | $(INSTALLED)
