@@ -12,6 +12,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-deps --no-compile
 INSTALLED := $(VENV)/.installed
+# The sources of what setup.py compiles: the package is installed again when one changes.
+COMPILED := setup.py $(wildcard rel_batch/constraints/molecules/*.py)
 CHECKPOINT := .cache/checkpoints/gemma3-270m
 
 # torch's CPU build is not on PyPI. It is tried without this index first, for a machine that keeps
@@ -39,7 +41,7 @@ lint: $(INSTALLED)
 
 install: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml constraints.txt $(wildcard setup.py)
+$(INSTALLED): pyproject.toml constraints.txt $(COMPILED)
 	@test -n "$(PYTHON)" || { echo "rel-batch needs Python 3.11 or newer; none found" >&2; exit 1; }
 	@echo "installing about 170 packages into $(VENV), 2 GB to download; this takes a few minutes"
 	$(PYTHON) -m venv $(VENV)
