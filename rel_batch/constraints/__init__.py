@@ -33,6 +33,7 @@ from rel_batch.constraints.expressions import (
     texts,
 )
 from rel_batch.constraints.machine import Machine
+from rel_batch.constraints.subset import Subset
 
 __all__ = [
     "KINDS",
@@ -44,13 +45,26 @@ __all__ = [
     "Repeat",
     "Rule",
     "Seq",
+    "Subset",
     "Text",
     "optional",
     "separated",
     "texts",
 ]
 
-Kind = Literal["none", "format"]
+Kind = Literal[
+    "none",
+    "format",
+    "json",
+    "regex",
+    "syntax",
+    "set",
+    "ascending",
+    "json_set",
+    "json_ascending",
+    "molecule",
+    "formula",
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 

@@ -13,8 +13,8 @@ size is checked while the text grows, so that a hostile expression costs no more
 
 Surprising: llguidance reads text as terminals, takes as many characters for one as it can, and
 never gives one back; a grammar cut into terminals at the wrong places is another grammar. So an
-expression without recursion becomes one terminal, and a recursive one is cut where `_cuts_well`
-proves that the longest terminal is the only one possible, or else into single characters.
+expression without rules becomes one terminal, and one with rules is cut where `_cuts_well` proves
+that the longest terminal is the only one possible, or else into single characters.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from rel_batch.constraints import Constraint, regular
 from rel_batch.constraints.expressions import (
     Chars,
     Expression,
+    Leaf,
     OneOf,
     Repeat,
     Rule,
@@ -35,6 +36,7 @@ from rel_batch.constraints.expressions import (
 )
 from rel_batch.constraints.machine import Machine
 from rel_batch.constraints.regular import UntranslatableError, repeat_suffix, sized
+from rel_batch.constraints.subset import Subset
 
 __all__ = ["UntranslatableError", "is_recursive", "render_ebnf", "render_lark", "render_regex"]
 
@@ -51,17 +53,17 @@ def render_ebnf(constraint: Constraint) -> str:
 def render_lark(constraint: Constraint) -> str:
     """The constraint in llguidance's Lark; its start rule is `start`."""
     expression, rules = _parsed(constraint)
-    if not is_recursive(constraint):
+    if not regular.uses_rules(expression):
         return f"start: /{regular.render(expression, rules, slash=_LARK_SLASH)}/\n"
     memo: dict[int, Expression] = {}
-    expression = _grouped(expression, rules, memo)
-    rules = {name: _grouped(rule, rules, memo) for name, rule in rules.items()}
+    expression = _grouped(expression, memo)
+    rules = {name: _grouped(rule, memo) for name, rule in rules.items()}
     good = (cut for cut in _cuts(expression, rules) if _cuts_well(cut, rules))
     known = next(good, frozenset[Expression]())
 
     def terminal(expression: Expression) -> str | None:
         if expression in known:
-            return f"/{regular.render(expression, rules, slash=_LARK_SLASH)}/"
+            return f"/{regular.render(expression, {}, slash=_LARK_SLASH)}/"
         return None
 
     return _Grammar("start", ":", _lark_text, _lark_chars, rules, terminal).render(expression)
@@ -84,7 +86,35 @@ def _parsed(constraint: Constraint) -> tuple[Expression, Mapping[str, Expression
         raise UntranslatableError(
             "the constraint admits every text, so there is nothing to translate"
         )
-    return constraint.expression, dict(constraint.rules)
+    rules = dict(constraint.rules)
+    written: dict[Subset, Expression] = {}
+
+    def written_out(expression: Expression) -> Expression:
+        """With ascending lists as the rules that they are."""
+        match expression:
+            case Subset(order="ascending"):
+                if expression not in written:
+                    try:
+                        start, new = expression.ascending_rules(f"list{len(written)} ")
+                    except ValueError as error:
+                        raise UntranslatableError(str(error)) from error
+                    written[expression] = start
+                    rules.update(new)
+                return written[expression]
+            case Seq(parts=parts):
+                return Seq(tuple(written_out(part) for part in parts))
+            case OneOf(options=options):
+                return OneOf(tuple(written_out(option) for option in options))
+            case Repeat(item=item, least=least, most=most):
+                return Repeat(written_out(item), least, most)
+            case _:
+                return expression
+
+    if any(isinstance(part, Subset) for part in regular.parts_in(constraint.expression, rules)):
+        for name, rule in constraint.rules:
+            rules[name] = written_out(rule)
+        return written_out(constraint.expression), rules
+    return constraint.expression, rules
 
 
 @dataclass(slots=True)
@@ -191,7 +221,7 @@ def _cuts(
     no rule is a terminal."""
 
     def is_terminal(part: Expression) -> bool:
-        return not regular.rules_in(part, rules) and not _may_be_empty(part, rules)
+        return not regular.uses_rules(part) and not _may_be_empty(part)
 
     def cut(part: Expression, *, coarse: bool) -> Iterator[Expression]:
         if isinstance(part, Rule):
@@ -210,9 +240,7 @@ def _cuts(
         yield frozenset(t for body in bodies for t in cut(body, coarse=coarse))
 
 
-def _grouped(
-    expression: Expression, rules: Mapping[str, Expression], memo: dict[int, Expression]
-) -> Expression:
+def _grouped(expression: Expression, memo: dict[int, Expression]) -> Expression:
     """The same language, with what stands side by side and uses no rule put into one `Seq`."""
     found = memo.get(id(expression))
     if found is not None:
@@ -220,20 +248,20 @@ def _grouped(
     result = expression
     match expression:
         case OneOf(options=options):
-            result = OneOf(tuple(_grouped(o, rules, memo) for o in options))
+            result = OneOf(tuple(_grouped(o, memo) for o in options))
         case Repeat(item=item, least=least, most=most):
-            result = Repeat(_grouped(item, rules, memo), least, most)
+            result = Repeat(_grouped(item, memo), least, most)
         case Seq(parts=parts):
             flat: list[Expression] = []
             for part in parts:
-                grouped = _grouped(part, rules, memo)
+                grouped = _grouped(part, memo)
                 flat.extend(grouped.parts if isinstance(grouped, Seq) else (grouped,))
-            runs = itertools.groupby(flat, key=lambda p: not regular.rules_in(p, rules))
+            runs = itertools.groupby(flat, key=regular.uses_rules)
             merged: list[Expression] = []
-            for is_flat, run in runs:
+            for uses_rules, run in runs:
                 members = tuple(run)
                 together = Seq(members)
-                if is_flat and len(members) > 1 and not _may_be_empty(together, rules):
+                if not uses_rules and len(members) > 1 and not _may_be_empty(together):
                     merged.append(together)
                 else:
                     merged.extend(members)
@@ -244,9 +272,19 @@ def _grouped(
     return result
 
 
-def _may_be_empty(expression: Expression, rules: Mapping[str, Expression]) -> bool:
-    machine = Machine(expression, rules)
-    return machine.is_final(machine.start)
+def _may_be_empty(expression: Expression) -> bool:
+    """Whether the empty text is one of `expression`, which uses no rules."""
+    match expression:
+        case Seq(parts=parts):
+            return all(_may_be_empty(part) for part in parts)
+        case OneOf(options=options):
+            return any(_may_be_empty(option) for option in options)
+        case Repeat(item=item, least=least):
+            return least == 0 or _may_be_empty(item)
+        case Leaf():
+            return expression.is_final(expression.first())
+        case _:
+            raise TypeError(f"not an expression: {expression!r}")
 
 
 def _cuts_well(terminals: Iterable[Expression], rules: Mapping[str, Expression]) -> bool:

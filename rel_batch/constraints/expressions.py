@@ -9,9 +9,9 @@ so that there is one source for what is allowed.
     >>> Seq((Text("<n>"), digits, Text("</n>"))).text_form()
     "'<n>' [0123456789]{1,3} '</n>'"
 
-Surprising: a leaf (an expression that consumes characters) is anything with `first`, `step`,
-`is_final` and `next_chars`. `Text` and `Chars` are the two that every backend knows; a leaf of
-another kind (a set of names, a molecule) has no grammar and needs our own matcher in the engine.
+Surprising: a leaf (an expression that consumes characters) is anything with the methods of
+`Leaf`. `Text` and `Chars` are the two that every backend knows; a leaf of another kind (a set of
+names, a molecule) has no grammar and needs our own matcher in the engine.
 """
 
 from __future__ import annotations
@@ -56,6 +56,14 @@ class Leaf(Protocol):
         """A superset of the characters that `step` takes from `state`; None for any."""
         ...
 
+    def distance(self, state: Hashable) -> int:
+        """UTF-8 bytes of a text that leads from `state` to a final one; 0 where it is final.
+
+        It need not be the shortest, but some character must lead to a state that is nearer by
+        that character's bytes: who follows falling distances arrives.
+        """
+        ...
+
     def text_form(self) -> str: ...
 
 
@@ -83,15 +91,23 @@ class Text(Expression):
         assert isinstance(state, int)
         return frozenset(self.text[state : state + 1])
 
+    def distance(self, state: Hashable) -> int:
+        assert isinstance(state, int)
+        return num_bytes(self.text[state:])
+
     def text_form(self) -> str:
         return repr(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Chars(Expression):
-    """One character out of `chars`."""
+    """One character out of `chars`, which is not empty."""
 
     chars: str
+
+    def __post_init__(self) -> None:
+        if not self.chars:
+            raise ValueError("Chars must not be empty")
 
     def first(self) -> int:
         return 0
@@ -104,6 +120,9 @@ class Chars(Expression):
 
     def next_chars(self, state: Hashable) -> frozenset[str]:
         return frozenset(self.chars) if state == 0 else frozenset()
+
+    def distance(self, state: Hashable) -> int:
+        return min(num_bytes(char) for char in self.chars) if state == 0 else 0
 
     def text_form(self) -> str:
         return f"[{self.chars}]"
@@ -121,9 +140,13 @@ class Seq(Expression):
 
 @dataclass(frozen=True, slots=True)
 class OneOf(Expression):
-    """Any one of its options."""
+    """Any one of its options, of which there is at least one."""
 
     options: tuple[Expression, ...]
+
+    def __post_init__(self) -> None:
+        if not self.options:
+            raise ValueError("OneOf must have an option")
 
     def text_form(self) -> str:
         return "(" + " | ".join(option.text_form() for option in self.options) + ")"
@@ -166,6 +189,11 @@ class Rule(Expression):
 
     def text_form(self) -> str:
         return self.name
+
+
+def num_bytes(text: str) -> int:
+    """The length of `text` in UTF-8, which also encodes lone surrogates here."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def optional(item: Expression) -> Expression:

@@ -10,26 +10,29 @@ are shared and numbered, states are numbered, and transitions are remembered, so
 reading of the same text is one dictionary look-up a character. Time is linear in the text for
 the grammars used here, and no recursion depth depends on the text.
 
-Surprising: the memory is bounded by forgetting. When more than `MAX_STATES` states are known
-the tables are dropped and filled again; numbers of states are therefore valid only within one
-reading, and `step` must not be mixed between readings across `forget`.
+Surprising: the memory is bounded by forgetting. `read` starts with empty tables when more than
+`MAX_STATES` states are known; numbers of states are void then, which `generation` tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from rel_batch.constraints.expressions import (
+    Chars,
     Expression,
     Leaf,
     OneOf,
     Repeat,
     Rule,
     Seq,
+    Text,
 )
 
 MAX_STATES = 200_000
 _MAX_EXPANSIONS = 100_000
+# The cost of an expression that no text ends.
+_NEVER = 1 << 40
 
 DEAD = 0
 _END = 0  # the empty stack
@@ -41,10 +44,15 @@ class Machine:
     def __init__(self, expression: Expression, rules: Mapping[str, Expression]) -> None:
         self._expression = expression
         self._rules = rules
+        self._costs: dict[int, int] = {}
+        self._rule_costs = dict.fromkeys(rules, _NEVER)
+        self._settle_rule_costs()
+        self.generation = 0
         self.forget()
 
     def forget(self) -> None:
         """Drop every remembered state; numbers handed out before are void."""
+        self.generation += 1
         # A cell is (leaf, leaf state, rest of the stack); a frame is (expression, done, rest)
         self._cells: list[tuple[Leaf, Hashable, int]] = []
         self._cell_ids: dict[tuple[int, Hashable, int], int] = {}
@@ -52,9 +60,12 @@ class Machine:
         # identity: they live as long as the machine, and hashing them by value would be slow.
         self._frames: list[tuple[Expression, int, int]] = []
         self._frame_ids: dict[tuple[int, int, int], int] = {}
+        # Bytes that the shortest reading of a stack needs; the empty stack needs none.
+        self._stack_costs: list[int] = [0]
         self._states: list[tuple[frozenset[int], bool]] = [(frozenset(), False)]
         self._state_ids: dict[tuple[frozenset[int], bool], int] = {(frozenset(), False): DEAD}
         self._steps: dict[tuple[int, str], int] = {}
+        self._distances: dict[int, int] = {}
         self.start = self._state([self._frame(self._expression, _END)])
 
     def step(self, state: int, char: str) -> int:
@@ -88,15 +99,45 @@ class Machine:
             found |= chars
         return frozenset(found)
 
-    def leaf_states(self, state: int) -> Iterator[tuple[Leaf, Hashable]]:
-        """The leaves that `state` is inside of, with their own states."""
-        for cell in self._states[state][0]:
-            leaf, leaf_state, _ = self._cells[cell]
-            yield leaf, leaf_state
+    def distance(self, state: int) -> int:
+        """UTF-8 bytes of a text that leads from `state` to the end; 0 where it is final."""
+        cells, is_final = self._states[state]
+        if is_final:
+            return 0
+        known = self._distances.get(state)
+        if known is None:
+            known = min((self._cell_distance(cell) for cell in cells), default=_NEVER)
+            self._distances[state] = known
+        return known
+
+    def _cell_distance(self, cell: int) -> int:
+        leaf, leaf_state, rest = self._cells[cell]
+        return leaf.distance(leaf_state) + self._stack_costs[rest]
+
+    def cells(self, state: int) -> list[tuple[int, Leaf, Hashable, int]]:
+        """What `state` is inside of: (cell, leaf, the leaf's state, what follows the leaf)."""
+        return [(cell, *self._cells[cell]) for cell in sorted(self._states[state][0])]
+
+    def only(self, cells: Iterable[int]) -> int:
+        """The state that is inside of these cells alone, and not final."""
+        return self._state([], set(cells))
+
+    def after(self, rest: int) -> int:
+        """The state in which a leaf has just ended and `rest` follows."""
+        return self._state([rest])
+
+    def cost_after(self, rest: int) -> int:
+        """`distance` of `after(rest)`."""
+        return self._stack_costs[rest]
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so many states are known that it is time to forget."""
+        return len(self._states) > MAX_STATES or len(self._cells) > MAX_STATES
 
     def read(self, text: str) -> int:
         """The state after `text`, from the start."""
-        if len(self._states) > MAX_STATES or len(self._cells) > MAX_STATES:
+        if self.is_crowded:
             self.forget()
         state = self.start
         step, steps = self.step, self._steps
@@ -121,7 +162,46 @@ class Machine:
         if found is None:
             self._frames.append((expression, done, rest))
             found = self._frame_ids[key] = len(self._frames)
+            cost = self._cost(expression, done) + self._stack_costs[rest]
+            self._stack_costs.append(min(cost, _NEVER))
         return found
+
+    def _cost(self, expression: Expression, done: int = 0) -> int:
+        """Bytes of the shortest text of `expression`, of which `done` items were read."""
+        if isinstance(expression, Repeat):
+            remaining = max(0, expression.least - done)
+            return min(remaining * self._cost(expression.item), _NEVER) if remaining else 0
+        if isinstance(expression, Rule):
+            return self._rule_costs[expression.name]
+        known = self._costs.get(id(expression))
+        if known is None:
+            known = self._costs[id(expression)] = self._new_cost(expression)
+        return known
+
+    def _new_cost(self, expression: Expression) -> int:
+        if isinstance(expression, Seq):
+            return min(sum(self._cost(part) for part in expression.parts), _NEVER)
+        if isinstance(expression, OneOf):
+            return min(self._cost(option) for option in expression.options)
+        if isinstance(expression, Leaf):
+            return expression.distance(expression.first())
+        raise TypeError(f"not an expression: {expression!r}")
+
+    def _settle_rule_costs(self) -> None:
+        """Shortest texts of the rules, from "none known" down to the fixed point.
+
+        Rules mostly use later ones or earlier ones, so passes in both directions are few."""
+        names = list(self._rules)
+        changed = True
+        while changed:
+            changed = False
+            for name in (*reversed(names), *names):
+                self._costs.clear()
+                cost = self._cost(self._rules[name])
+                if cost != self._rule_costs[name]:
+                    self._rule_costs[name] = cost
+                    changed = True
+        self._costs.clear()
 
     def _cell(self, leaf: Leaf, leaf_state: Hashable, rest: int) -> int:
         key = (id(leaf), leaf_state, rest)
@@ -177,7 +257,8 @@ class Machine:
                     pending.append(self._frame(expression.item, again))
             elif isinstance(expression, Rule):
                 pending.append(self._frame(self._rules[expression.name], rest))
-            elif isinstance(expression, Leaf):
+            elif isinstance(expression, Text | Chars) or isinstance(expression, Leaf):
+                # (a check against the protocol alone takes microseconds)
                 first = expression.first()
                 cells.add(self._cell(expression, first, rest))
                 if expression.is_final(first):

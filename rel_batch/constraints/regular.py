@@ -12,7 +12,7 @@ Surprising: `slash` exists because Lark ends a regular expression at a `/`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from rel_batch.constraints.expressions import (
     Chars,
@@ -37,7 +37,7 @@ class UntranslatableError(ValueError):
 
 def render(expression: Expression, rules: Mapping[str, Expression], *, slash: str = "/") -> str:
     """`expression` as a regular expression for a whole text. Raises UntranslatableError."""
-    if recursive_rules(rules) & rules_in(expression, rules):
+    if uses_rules(expression) and recursive_rules(rules) & rules_in(expression, rules):
         raise UntranslatableError("a recursive grammar is no regular expression")
     known: dict[int, str] = {}
 
@@ -131,21 +131,33 @@ def parts_of(expression: Expression) -> tuple[Expression, ...]:
             return ()
 
 
-def rules_in(expression: Expression, rules: Mapping[str, Expression]) -> set[str]:
-    """The names of the rules that `expression` uses, directly or through another rule."""
-    found: set[str] = set()
+def parts_in(
+    expression: Expression, rules: Mapping[str, Expression], *, follow: bool = True
+) -> Iterator[Expression]:
+    """`expression` and all inside it, each once; `follow` goes on in the rules that it uses."""
     seen: set[int] = set()
+    used: set[str] = set()
     pending = [expression]
     while pending:
         current = pending.pop()
         if id(current) in seen:
             continue
         seen.add(id(current))
-        if isinstance(current, Rule) and current.name not in found:
-            found.add(current.name)
+        yield current
+        if follow and isinstance(current, Rule) and current.name not in used:
+            used.add(current.name)
             pending.append(rules[current.name])
         pending.extend(parts_of(current))
-    return found
+
+
+def uses_rules(expression: Expression) -> bool:
+    """Whether `expression` itself uses any rule."""
+    return any(isinstance(part, Rule) for part in parts_in(expression, {}, follow=False))
+
+
+def rules_in(expression: Expression, rules: Mapping[str, Expression]) -> set[str]:
+    """The names of the rules that `expression` uses, directly or through another rule."""
+    return {part.name for part in parts_in(expression, rules) if isinstance(part, Rule)}
 
 
 def recursive_rules(rules: Mapping[str, Expression]) -> set[str]:
