@@ -22,33 +22,41 @@ MIN_ATOMS, MAX_ATOMS = 10, 32
 _ELEMENTS = {"C", "N", "O", "S", "F", "Cl", "Br"}
 
 
+@lru_cache(maxsize=4)
+def catalogue(max_atoms: int = MAX_ATOMS) -> tuple[str, ...]:
+    """Distinct canonical SMILES of up to max_atoms heavy atoms, sorted.
+
+    Raises DataError where rdkit's data are not installed.
+    """
+    return tuple(s for s, mol in _molecules().items() if mol.GetNumHeavyAtoms() <= max_atoms)
+
+
+def molecules_with(motif: str, max_atoms: int = MAX_ATOMS) -> list[str]:
+    """The molecules of the catalogue that contain a motif (a valid SMILES), in order."""
+    library = _library_of(max_atoms)
+    matches = library.GetMatches(_chem.MolFromSmiles(motif), numThreads=1, maxResults=-1)
+    return [catalogue(max_atoms)[i] for i in sorted(matches)]
+
+
+@lru_cache(maxsize=4)
+def _library_of(max_atoms: int) -> Any:
+    library = _library.SubstructLibrary(_library.MolHolder(), _library.PatternHolder())
+    for smiles in catalogue(max_atoms):
+        library.AddMol(_molecules()[smiles])
+    return library
+
+
 @lru_cache(maxsize=1)
-def catalogue() -> tuple[str, ...]:
-    """Distinct canonical SMILES, sorted. Raises DataError where rdkit's data are not installed."""
-    found: set[str] = set()
+def _molecules() -> dict[str, Any]:
+    """Each molecule by its SMILES, in the order of these."""
+    found: dict[str, Any] = {}
     with rdBase.BlockLogs():
         for path in _lists():
             for line in path.read_text(encoding="ascii").splitlines():
-                smiles = _usable(line.split()[0]) if line.strip() else None
-                if smiles is not None:
-                    found.add(smiles)
-    return tuple(sorted(found))
-
-
-def molecules_with(motif: str) -> list[str]:
-    """The molecules of the catalogue that contain a motif (a valid SMILES), in order."""
-    library = _substructure_library()
-    matches = library.GetMatches(_chem.MolFromSmiles(motif), numThreads=1, maxResults=-1)
-    molecules = catalogue()
-    return [molecules[i] for i in sorted(matches)]
-
-
-@lru_cache(maxsize=1)
-def _substructure_library() -> Any:
-    library = _library.SubstructLibrary(_library.MolHolder(), _library.PatternHolder())
-    for smiles in catalogue():
-        library.AddMol(_chem.MolFromSmiles(smiles))
-    return library
+                molecule = _read_usable(line.split()[0]) if line.strip() else None
+                if molecule is not None:
+                    found[_chem.MolToSmiles(molecule)] = molecule
+    return dict(sorted(found.items()))
 
 
 def _lists() -> list[Path]:
@@ -65,7 +73,8 @@ def _lists() -> list[Path]:
     return paths
 
 
-def _usable(smiles: str) -> str | None:
+def _read_usable(smiles: str) -> Any:
+    """The molecule without stereo, or None where it is not one for the catalogue."""
     if "." in smiles:
         return None
     molecule = _chem.MolFromSmiles(smiles)
@@ -75,4 +84,4 @@ def _usable(smiles: str) -> str | None:
         if atom.GetSymbol() not in _ELEMENTS or atom.GetFormalCharge() or atom.GetIsotope():
             return None
     _chem.RemoveStereochemistry(molecule)
-    return _chem.MolToSmiles(molecule)
+    return molecule

@@ -172,6 +172,9 @@ def _algebra(task: str) -> tuple[Shortcut, ...]:
     return tuple(found)
 
 
+# Columns that unrelated sequences rarely share in a row, and the identity they stay below.
+_CONSPICUOUS_RUN, _UNLIKE = 10, 0.5
+
 _SEQUENCE = re.compile(r"^[ \t]*>(\S+)\s+([ACGTacgt]+)[ \t]*$", re.MULTILINE)
 
 
@@ -187,6 +190,28 @@ def _longest_run(record: Record, rng: Random) -> str:
     run = sequences[first][start : start + length]
     taxa = [name for name, sequence in sequences.items() if sequence[start:].startswith(run)]
     return "Yes: " + ", ".join(taxa or [first, second])
+
+
+def _unlike_run(record: Record, rng: Random) -> str:
+    """The same among sequences that are unlike elsewhere: their likeness stands for the tree."""
+    del rng
+    sequences: dict[str, str] = dict(_SEQUENCE.findall(record["question"]))
+    longest = _CONSPICUOUS_RUN - 1
+    found: set[str] = set()
+    for first, second in combinations(sequences, 2):
+        length, start = _shared_run(sequences[first], sequences[second])
+        rest = [
+            a == b
+            for i, (a, b) in enumerate(zip(sequences[first], sequences[second], strict=False))
+            if not start <= i < start + length
+        ]
+        if sum(rest) < _UNLIKE * len(rest):
+            if length > longest:
+                longest = length
+                found.clear()
+            if length == longest:
+                found |= {first, second}
+    return "Yes: " + ", ".join(name for name in sequences if name in found) if found else "No"
 
 
 def _shared_run(one: str, other: str) -> tuple[int, int]:
@@ -263,6 +288,7 @@ SHORTCUTS: Mapping[str, tuple[Shortcut, ...]] = {
     "REL-B1": (
         Shortcut("always No", _always("No")),
         Shortcut("longest identical run", _longest_run),
+        Shortcut("longest run of unlike sequences", _unlike_run, bears_on_rule=True),
     ),
     "REL-C1": (
         Shortcut("random", _one_of("<Yes>", "<No>")),

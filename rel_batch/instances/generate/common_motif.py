@@ -8,7 +8,6 @@ than every molecule, and is not drawn much oftener than others.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from random import Random
 
 from rel_batch.chem.catalogue import catalogue, molecules_with
@@ -38,6 +37,11 @@ Return your final answer as a single SMILES wrapped exactly like:
 No explanation."""
 
 
+def render_question(molecules: list[str]) -> str:
+    """The question of REL-C2."""
+    return _PROMPT.format(molecules=render_list(molecules))
+
+
 def settings(
     task: str, rc: Iterable[int] | None, size: int | None, hold: str | None
 ) -> list[Setting]:
@@ -52,19 +56,13 @@ def settings(
     return [Setting(level, num_molecules) for level in fixed_rc(task, rc, 2)]
 
 
-@lru_cache(maxsize=1)
-def _small_molecules() -> tuple[str, ...]:
-    return tuple(smiles for smiles in catalogue() if num_heavy_atoms(smiles) <= _MAX_ATOMS)
-
-
 def draw(task: str, setting: Setting, number: int, rng: Random) -> Draft | None:
     """One instance, or None where the molecules drawn have no undisputed motif."""
     del task, number
-    molecules = _small_molecules()
-    core = cut_motif(rng.choice(molecules), _MIN_MOTIF_ATOMS, _MAX_MOTIF_ATOMS, rng)
+    core = cut_motif(rng.choice(catalogue(_MAX_ATOMS)), _MIN_MOTIF_ATOMS, _MAX_MOTIF_ATOMS, rng)
     if core is None:
         return None
-    family = [smiles for smiles in molecules_with(core) if num_heavy_atoms(smiles) <= _MAX_ATOMS]
+    family = molecules_with(core, _MAX_ATOMS)
     if len(family) < setting.size:
         return None
     chosen = rng.sample(family, setting.size)
@@ -72,10 +70,10 @@ def draw(task: str, setting: Setting, number: int, rng: Random) -> Draft | None:
     if motif is None or min(map(num_heavy_atoms, chosen)) <= motif.num_atoms:
         return None
     # Motifs that many molecules have are drawn often: thinned, or one reply would be right often.
-    if rng.random() * len(molecules_with(motif.smiles)) > _THINNING * setting.size:
+    if rng.random() * len(molecules_with(motif.smiles, _MAX_ATOMS)) > _THINNING * setting.size:
         return None
     return Draft(
-        question=_PROMPT.format(molecules=render_list(chosen)),
+        question=render_question(chosen),
         answer={"molecules": chosen, "smiles": motif.smiles},
         metadata={
             "mcs_num_atoms": motif.num_atoms,

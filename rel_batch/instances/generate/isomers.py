@@ -1,8 +1,8 @@
 """REL-C1 and REL-C3: sets of constitutional isomers, out of completely enumerated universes.
 
 C1 shows `size` molecules and asks whether they are isomers of each other; in half of the
-instances one is an outlier. Most outliers have as many heavy atoms as the rest: three in five
-differ in hydrogens only, one in five in an element, and only one in five in size.
+instances one is an outlier. Most outliers have the same heavy atoms as the rest: four in five
+differ in hydrogens only, one in ten in an element, and one in ten in size.
 
 C3 shows some isomers of a formula and asks for all the rest, of which there are RC. The gold is
 complete, since the universe is: the formula and its size are in the certificate.
@@ -20,7 +20,7 @@ from rel_batch.instances.generate.draft import Draft, Setting, fixed_rc
 
 MIN_MOLECULES, MAX_MOLECULES = 3, 60
 _MAX_MISSING = 150
-_MAX_BREADTH = 9
+_MAX_BREADTH = 8
 
 _C1_PROMPT = """\
 Is this list of molecules a set of *constitutional isomers* (same molecular formula, different \
@@ -48,6 +48,7 @@ No explanation."""
 
 
 def render_list(molecules: list[str]) -> str:
+    """Numbered lines, as all the chemistry questions list molecules."""
     return "\n".join(f"{i}. {smiles}" for i, smiles in enumerate(molecules, 1))
 
 
@@ -55,7 +56,7 @@ def render_list(molecules: list[str]) -> str:
 def formulas() -> tuple[str, ...]:
     """The formulas to draw from: hydrocarbons, or one kind of other atom, one to three times.
 
-    As in the released files. Formulas with universes of more than some 350 isomers are left out.
+    As in the released files. Formulas with universes of more than some 250 isomers are left out.
     """
     others = [{}, *({e: n} for e in ("O", "N", "S", "F", "Cl", "Br") for n in (1, 2, 3))]
     found: list[str] = []
@@ -69,6 +70,16 @@ def formulas() -> tuple[str, ...]:
                 if heavy + rings + 2 * other.get("N", 0) <= _MAX_BREADTH:
                     found.append(render_formula(counts))
     return tuple(found)
+
+
+def render_c1(molecules: list[str]) -> str:
+    """The question of REL-C1."""
+    return _C1_PROMPT.format(molecules=render_list(molecules))
+
+
+def render_c3(molecules: list[str]) -> str:
+    """The question of REL-C3."""
+    return _C3_PROMPT.format(molecules=render_list(molecules))
 
 
 def settings(
@@ -129,7 +140,7 @@ def _draw_set(formula: str, size: int, rng: Random, *, isomeric: bool) -> Draft 
     molecules = rng.sample(universe, size)
     certificate: dict[str, object] = {"formula": formula}
     if not isomeric:
-        kind = rng.choices(["hydrogens", "element", "size"], [3, 1, 1])[0]
+        kind = rng.choices(["hydrogens", "element", "size"], [8, 1, 1])[0]
         other = _other_formula(formula, kind, rng)
         if other is None:
             return None
@@ -139,7 +150,7 @@ def _draw_set(formula: str, size: int, rng: Random, *, isomeric: bool) -> Draft 
     rng.shuffle(molecules)
     label = "Yes" if isomeric else "No"
     return Draft(
-        question=_C1_PROMPT.format(molecules=render_list(molecules)),
+        question=render_c1(molecules),
         answer={"molecules": molecules, "label": label},
         metadata={
             "formula" if isomeric else "base_formula": formula,
@@ -179,7 +190,7 @@ def _draw_missing(formula: str, setting: Setting, rng: Random) -> Draft | None:
         return None
     shown = rng.sample(universe, given)
     return Draft(
-        question=_C3_PROMPT.format(molecules=render_list(shown)),
+        question=render_c3(shown),
         answer={
             "molecules": shown,
             "missing_smiles": sorted(set(universe) - set(shown)),

@@ -7,7 +7,6 @@ answer is a choice. One choice is drawn; its sum is the target, which is thereby
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from random import Random
 
 from rel_batch.chem.catalogue import catalogue
@@ -49,9 +48,11 @@ def draw(task: str, setting: Setting, number: int, rng: Random) -> Draft | None:
     kind = rng.choice(CONSTRAINT_TYPES)
     chosen: dict[str, str] = {}
     while len(chosen) < setting.size:
-        smiles = rng.choice(_with_group(kind))
+        smiles = rng.choice(catalogue())
+        if smiles in chosen or not count_groups(kind, smiles):
+            continue
         motifs = _motifs(smiles, rng)
-        if smiles not in chosen and len({count_groups(kind, motif) for motif in motifs}) > 1:
+        if len({count_groups(kind, motif) for motif in motifs}) > 1:
             chosen[smiles] = rng.choice(motifs)
     values = [count_groups(kind, motif) for motif in chosen.values()]
     target = sum(values)
@@ -59,7 +60,7 @@ def draw(task: str, setting: Setting, number: int, rng: Random) -> Draft | None:
         return None
     molecules, indices = list(chosen), list(range(setting.size))
     return Draft(
-        question=_render_question(molecules, kind, target),
+        question=render_question(molecules, kind, target),
         answer={
             "molecules": molecules,
             "selected_molecule_indices": indices,
@@ -77,17 +78,13 @@ def draw(task: str, setting: Setting, number: int, rng: Random) -> Draft | None:
     )
 
 
-@lru_cache(maxsize=len(CONSTRAINT_TYPES))
-def _with_group(kind: str) -> tuple[str, ...]:
-    return tuple(smiles for smiles in catalogue() if count_groups(kind, smiles))
-
-
 def _motifs(smiles: str, rng: Random) -> list[str]:
     drawn = (cut_motif(smiles, _MIN_MOTIF_ATOMS, _MAX_MOTIF_ATOMS, rng) for _ in range(_CUTS))
     return sorted({motif for motif in drawn if motif is not None})
 
 
-def _render_question(molecules: list[str], kind: str, target: int) -> str:
+def render_question(molecules: list[str], kind: str, target: int) -> str:
+    """The question of REL-C4."""
     return _PROMPT.format(
         n=len(molecules),
         last=len(molecules) - 1,

@@ -95,7 +95,7 @@ def evolve(tree: Node, num_sites: int, rng: Random) -> dict[str, list[str]]:
         if not node.children:
             sequences[node.name] = [NUCLEOTIDES[i] for i in sequence]
         for child in node.children:
-            cumulative = [list(accumulate(row)) for row in _transition(node.height - child.height)]
+            cumulative = [list(accumulate(row)) for row in transition(node.height - child.height)]
             # min: the last sum is 1 only up to rounding.
             changed = [min(3, bisect(cumulative[i], rng.random())) for i in sequence]
             waiting.append((child, changed))
@@ -106,7 +106,7 @@ def random_motif(length: int, rng: Random) -> str:
     return "".join(rng.choices(NUCLEOTIDES, FREQUENCIES, k=length))
 
 
-def _transition(length: float) -> list[list[float]]:
+def transition(length: float) -> list[list[float]]:
     """HKY85 probabilities of ending as j, from i, after `length` substitutions a site."""
     a, c, g, t = FREQUENCIES
     purines, pyrimidines = a + g, c + t
