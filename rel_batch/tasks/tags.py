@@ -39,7 +39,8 @@ _APART = re.compile(r"[\s\W]*")
 _LINE_STARTS = re.compile(r"(?:^|\n)[\s>*_`#\-\d.]{0,20}$")
 _LINE_ENDS = re.compile(r"[ \t*_`.]{0,20}(?:\n|$)")
 _CUE = re.compile(
-    r"\b(?:answer|conclusion|result|therefore|thus|hence|so|finally)\b"
+    r"\b(?:answer|conclusion|conclude|result|therefore|thus|hence|so|final|finally|actually"
+    r"|correction|instead)\b"
     r"(?:(?!\b(?:if|would|should|could|whether|either|not)\b)[^\n<]){0,60}$",
     re.IGNORECASE,
 )

@@ -85,6 +85,9 @@ ALL = ("C1CCC1", "CC=CC", "C=C(C)C")
         ("<Yes> | <No>\n<No>", "No"),
         ("If all agree I print <Yes>. Molecule 3 differs.\n\n<No>", "No"),
         ("<Yes>\n\nWait, molecule 3 has another formula.\n\n<No>", "No"),
+        ("<Yes>\nWait, actually it is <No>.", "No"),
+        ("<Yes> because all agree; otherwise I would say so.", "Yes"),
+        ("**Answer:** <No>", "No"),
         ("Answer: <Yes>\nI first thought <No>.", "Yes"),
         ("The answer is not <Yes>. The answer is <No>.", "No"),
         # no angle brackets: the label starts the reply, is alone on its line, or follows a cue
