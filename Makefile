@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-deps --no-compile
 INSTALLED := $(VENV)/.installed
 # The sources of what setup.py compiles: the package is installed again when one changes.
-COMPILED := setup.py $(wildcard rel_batch/constraints/molecules/*.py)
+COMPILED := $(wildcard setup.py rel_batch/constraints/molecules/*.py)
 CHECKPOINT := .cache/checkpoints/gemma3-270m
 
 # torch's CPU build is not on PyPI. It is tried without this index first, for a machine that keeps
