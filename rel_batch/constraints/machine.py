@@ -11,7 +11,7 @@ reading of the same text is one dictionary look-up a character. Time is linear i
 the grammars used here, and no recursion depth depends on the text.
 
 Surprising: the memory is bounded by forgetting. `read` starts with empty tables when more than
-`MAX_STATES` states are known; numbers of states are void then, which `generation` tells.
+`max_states` states are known; numbers of states are void then, which `generation` tells.
 """
 
 from __future__ import annotations
@@ -41,8 +41,15 @@ _END = 0  # the empty stack
 class Machine:
     """Reads characters for one expression. Not thread-safe."""
 
-    def __init__(self, expression: Expression, rules: Mapping[str, Expression]) -> None:
+    def __init__(
+        self,
+        expression: Expression,
+        rules: Mapping[str, Expression],
+        *,
+        max_states: int = MAX_STATES,
+    ) -> None:
         self._expression = expression
+        self._max_states = max_states
         self._rules = rules
         self._costs: dict[int, int] = {}
         self._rule_costs = dict.fromkeys(rules, _NEVER)
@@ -133,7 +140,7 @@ class Machine:
     @property
     def is_crowded(self) -> bool:
         """Whether so many states are known that it is time to forget."""
-        return len(self._states) > MAX_STATES or len(self._cells) > MAX_STATES
+        return max(len(self._states), len(self._cells)) > self._max_states
 
     def read(self, text: str) -> int:
         """The state after `text`, from the start."""
@@ -257,8 +264,7 @@ class Machine:
                     pending.append(self._frame(expression.item, again))
             elif isinstance(expression, Rule):
                 pending.append(self._frame(self._rules[expression.name], rest))
-            elif isinstance(expression, Text | Chars) or isinstance(expression, Leaf):
-                # (a check against the protocol alone takes microseconds)
+            elif isinstance(expression, (Text, Chars, Leaf)):  # a protocol is slow to check
                 first = expression.first()
                 cells.add(self._cell(expression, first, rest))
                 if expression.is_final(first):
