@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rel_batch.errors import StoreError
@@ -126,7 +125,7 @@ def read_batches(
                     return
             num_rows += batch.num_rows
             if chunk is not None:
-                batch = batch.filter(pc.call_function("equal", [batch.column("chunk"), chunk]))
+                batch = batch.filter(pa.array(batch.column("chunk").to_numpy() == chunk))
             yield batch
 
 
