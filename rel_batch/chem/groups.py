@@ -26,7 +26,7 @@ _GROUPS = {
 CONSTRAINT_TYPES = (AROMATIC_RINGS, *_GROUPS)
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=16_384)
 def count_groups(constraint_type: str, smiles: str) -> int:
     """The number of groups (or aromatic rings) in a valid SMILES."""
     molecule = _chem.MolFromSmiles(smiles)

@@ -82,8 +82,9 @@ def _records(
         for number in range(per_level):
             draft = _draw_new(task, module, setting, number, seed, questions)
             domain = _DOMAINS[task[4]]
+            level = f"rc{setting.rc}" + (f"_n{setting.size}" if setting.size else "")
             yield {
-                "id": f"{domain}_{task}_seed{seed}_rc{setting.rc}_n{setting.size}_{number:05d}",
+                "id": f"{domain}_{task}_seed{seed}_{level}_{number:05d}",
                 "domain": domain,
                 "task": task,
                 "question": draft.question,
