@@ -76,6 +76,8 @@ class Constraint:
         kind: rung of the ladder ("none", "format", ...).
         expression: what the reply must match; None admits everything.
         rules: named rules that `expression` uses, as (name, expression) pairs.
+        schema: for the kinds of JSON, the JSON schema of the same texts, as JSON text: what an
+            engine's JSON mode is given.
 
     Equal values are one constraint: they share a compiled grammar and a machine.
     """
@@ -83,6 +85,7 @@ class Constraint:
     kind: Kind
     expression: Expression | None = None
     rules: tuple[tuple[str, Expression], ...] = ()
+    schema: str | None = None
 
     def matches(self, text: str) -> bool:
         """Whether `text` as a whole is admitted."""
@@ -103,6 +106,8 @@ class Constraint:
             return "anything"
         lines = [self.expression.text_form()]
         lines += [f"{name} = {expression.text_form()}" for name, expression in self.rules]
+        if self.schema is not None:
+            lines.append(f"schema {self.schema}")
         return "\n".join(lines)
 
 

@@ -38,7 +38,14 @@ from rel_batch.constraints.machine import Machine
 from rel_batch.constraints.regular import UntranslatableError, repeat_suffix, sized
 from rel_batch.constraints.subset import Subset
 
-__all__ = ["UntranslatableError", "is_recursive", "render_ebnf", "render_lark", "render_regex"]
+__all__ = [
+    "UntranslatableError",
+    "is_grammar",
+    "is_recursive",
+    "render_ebnf",
+    "render_lark",
+    "render_regex",
+]
 
 _LARK_SLASH = "\\/"
 _MAX_CUT_STATES = 2_000
@@ -72,6 +79,18 @@ def render_lark(constraint: Constraint) -> str:
 def render_regex(constraint: Constraint) -> str:
     """The constraint as one regular expression for the whole reply."""
     return regular.render(*_parsed(constraint))
+
+
+def is_grammar(constraint: Constraint) -> bool:
+    """Whether it is made of what every notation knows, and not of a leaf that is no grammar."""
+    if constraint.expression is None:
+        return False
+    parts = regular.parts_in(constraint.expression, dict(constraint.rules))
+    return all(
+        isinstance(part, Text | Chars | Seq | OneOf | Repeat | Rule)
+        or (isinstance(part, Subset) and part.is_linear)
+        for part in parts
+    )
 
 
 def is_recursive(constraint: Constraint) -> bool:
@@ -281,10 +300,9 @@ def _may_be_empty(expression: Expression) -> bool:
             return any(_may_be_empty(option) for option in options)
         case Repeat(item=item, least=least):
             return least == 0 or _may_be_empty(item)
-        case Leaf():
-            return expression.is_final(expression.first())
         case _:
-            raise TypeError(f"not an expression: {expression!r}")
+            assert isinstance(expression, Leaf)
+            return expression.is_final(expression.first())
 
 
 def _cuts_well(terminals: Iterable[Expression], rules: Mapping[str, Expression]) -> bool:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 from rel_batch.constraints.expressions import (
     Expression,
@@ -70,10 +70,9 @@ class Subset(Expression):
         return frozenset({_START})
 
     def step(self, state: Hashable, char: str) -> _State | None:
-        assert isinstance(state, frozenset)
         trie = self._trie
         following: set[_Reading] = set()
-        for reading in state:
+        for reading in _readings(state):
             if reading.in_separator:
                 if self.separator[reading.in_separator] == char:
                     following.add(self._in_separator(reading, reading.in_separator + 1))
@@ -90,16 +89,15 @@ class Subset(Expression):
         return frozenset(following) if following else None
 
     def is_final(self, state: Hashable) -> bool:
-        assert isinstance(state, frozenset)
         return any(
-            self._ends_name(reading) or (reading == _START and self.least == 0) for reading in state
+            self._ends_name(reading) or (reading == _START and self.least == 0)
+            for reading in _readings(state)
         )
 
     def next_chars(self, state: Hashable) -> frozenset[str]:
-        assert isinstance(state, frozenset)
         trie = self._trie
         found: set[str] = set()
-        for reading in state:
+        for reading in _readings(state):
             if reading.in_separator:
                 found.add(self.separator[reading.in_separator])
                 continue
@@ -113,7 +111,6 @@ class Subset(Expression):
         return frozenset(found)
 
     def distance(self, state: Hashable) -> int:
-        assert isinstance(state, frozenset)
         if self.is_final(state):
             return 0
         trie = self._trie
@@ -121,7 +118,7 @@ class Subset(Expression):
             num_bytes(self.separator[reading.in_separator :]) + trie.shortest_free(0, reading.used)
             if reading.in_separator
             else trie.shortest_free(reading.node, reading.used) - trie.depth[reading.node]
-            for reading in state
+            for reading in _readings(state)
         )
 
     def text_form(self) -> str:
@@ -129,15 +126,20 @@ class Subset(Expression):
         bounds = f"{self.least}..{self.most if self.most is not None else len(self.names)}"
         return f"subset({shown}; separator {self.separator!r}; {self.order} order; {bounds})"
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is also a grammar of linear size: all names, in ascending order."""
+        return self.order == "ascending" and (self.most or len(self.names)) >= len(self.names)
+
     def ascending_rules(self, prefix: str) -> tuple[Expression, tuple[tuple[str, Expression], ...]]:
         """The same language as a linear grammar: (start, rules named `prefix`0, `prefix`1, ...).
 
         Raises ValueError in any order, or where `most` is less than the number of names: then
         no grammar of linear size says it.
         """
-        count = len(self.names)
-        if self.order != "ascending" or (self.most or count) < count:
+        if not self.is_linear:
             raise ValueError("only a whole list in ascending order is a linear grammar")
+        count = len(self.names)
         rules: list[tuple[str, Expression]] = []
         for i, name in enumerate(self.names):
             last = i + 1 == count
@@ -184,6 +186,10 @@ class _Reading:
 
 _State = frozenset[_Reading]
 _START = _Reading(0, 0, 0, 0)
+
+
+def _readings(state: Hashable) -> _State:
+    return cast("_State", state)
 
 
 @dataclass(frozen=True)

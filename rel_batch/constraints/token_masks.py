@@ -20,16 +20,25 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rel_batch.constraints import Constraint
+from rel_batch.constraints.expressions import Leaf
 from rel_batch.constraints.machine import DEAD, Machine
 from rel_batch.constraints.vocabulary import SubTrie, TokenTrie
 
-__all__ = ["LeafWalk", "MaskCache", "SubTrie", "TokenMasks", "TokenReader", "TokenTrie"]
+__all__ = [
+    "LeafWalk",
+    "MaskCache",
+    "SubTrie",
+    "TokenLeaf",
+    "TokenMasks",
+    "TokenReader",
+    "TokenTrie",
+]
 
 MAX_MACHINE_STATES = 20_000
 
@@ -49,8 +58,7 @@ class LeafWalk:
     exits: Sequence[tuple[int, Hashable]]
 
 
-@runtime_checkable
-class TokenLeaf(Protocol):
+class TokenLeaf(Leaf, Protocol):
     """A leaf that walks the trie itself, because it is faster at it than a step a character."""
 
     def token_walk(self, state: Hashable, tokens: TokenTrie, node: int = 0) -> LeafWalk | None:
@@ -201,8 +209,9 @@ class TokenMasks:
             is_split = False
             for cell, leaf, leaf_state, rest in machine.cells(state):
                 walk = None
-                if not partial and _walks_itself(leaf):
-                    walk = leaf.token_walk(leaf_state, trie, node)
+                walks_itself = getattr(leaf, "token_walk", None)
+                if not partial and walks_itself is not None:
+                    walk = cast("LeafWalk | None", walks_itself(leaf_state, trie, node))
                 if walk is None:
                     slow.append(cell)
                     continue
@@ -326,10 +335,6 @@ class TokenReader:
 
 
 _ASCII = frozenset(chr(code) for code in range(0x80))
-
-
-def _walks_itself(leaf: object) -> bool:
-    return hasattr(leaf, "token_walk")
 
 
 def _char_length(lead: int) -> int:

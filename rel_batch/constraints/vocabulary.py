@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,10 +46,8 @@ def token_bytes(tokenizer: Any) -> list[bytes | None]:
     for token_id in tokenizer.all_special_ids:
         result[token_id] = None
     for probe in _PROBES:
-        written = b"".join(
-            result[token_id] or b""
-            for token_id in tokenizer.encode(probe, add_special_tokens=False)
-        )
+        token_ids: list[int] = tokenizer.encode(probe, add_special_tokens=False)
+        written = b"".join(result[token_id] or b"" for token_id in token_ids)
         # Some tokenizers put a space before a text.
         if written.removeprefix(b" ") != probe.encode():
             raise VocabularyError(
@@ -58,7 +56,7 @@ def token_bytes(tokenizer: Any) -> list[bytes | None]:
     return result
 
 
-def _decoder(vocabulary: dict[str, int]) -> Any:
+def _decoder(vocabulary: dict[str, int]) -> Callable[[str], bytes]:
     if sum(f"<0x{byte:02X}>" in vocabulary for byte in range(256)) >= 128:
         return _byte_fallback
     char_bytes = _byte_level_chars()

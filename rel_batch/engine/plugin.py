@@ -11,5 +11,10 @@ from rel_batch.engine.process import die_with_parent
 
 
 def register() -> None:
-    """Tie this process to the one that started it, where that is a rel-batch process."""
+    """Tie this process to the one that started it, where that is a rel-batch process, and let
+    the engine read rel-batch's own grammars, which no other program writes."""
     die_with_parent()
+
+    from rel_batch.engine.grammar_backend import install
+
+    install()

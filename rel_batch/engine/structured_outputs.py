@@ -2,9 +2,11 @@
 
     params = SamplingParams(structured_outputs=structured_outputs_for(constraint, "guidance"))
 
-`compile_check` compiles a constraint with the run's tokenizer on the CPU, without an engine, so
-that one which does not compile ends as a row's `constraint_rejected` and never as an engine's
-death.
+A run names its backend: `guidance` or `xgrammar`, which the engine is then started with, or
+`default`, which takes for each constraint the one that measured best (`benchmarks/`), both in one
+engine. What is no grammar goes to our own matcher, whatever the backend. `compile_check` compiles
+a constraint with the run's tokenizer on the CPU, without an engine, so that one which does not
+compile ends as a row's `constraint_rejected` and never as an engine's death.
 
 Surprising: vLLM changes the parameters that it validates, so each call makes new ones.
 """
@@ -16,15 +18,54 @@ Surprising: vLLM changes the parameters that it validates, so each call makes ne
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rel_batch.constraints import Constraint
-from rel_batch.constraints.dialects import UntranslatableError, render_ebnf, render_lark
+from rel_batch.constraints.dialects import (
+    UntranslatableError,
+    is_grammar,
+    render_ebnf,
+    render_lark,
+    render_regex,
+)
+from rel_batch.constraints.encoding import encode
+from rel_batch.constraints.vocabulary import VocabularyError, token_bytes
+from rel_batch.engine.grammar_spec import Carrier, write_spec
 
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams
 
-Backend = Literal["guidance", "xgrammar"]
+Backend = Literal["default", "guidance", "xgrammar"]
+# What masks the tokens in the end: one of vLLM's backends, or our own machine.
+Matcher = Literal["guidance", "xgrammar", "machine"]
+
+# No row is decoded under a constraint that takes more than this to send along.
+MAX_SPEC_CHARS = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Grammar:
+    """A constraint in one backend's words; `type` is vLLM's name for the notation."""
+
+    type: Literal["GRAMMAR", "REGEX", "JSON"]
+    text: str
+
+
+def carrier_of(backend: Backend) -> Carrier:
+    """The backend that the engine itself is started with."""
+    return "xgrammar" if backend == "default" else backend
+
+
+def matcher_of(constraint: Constraint, backend: Backend) -> Matcher:
+    """What masks the tokens for `constraint` in a run with `backend`."""
+    if not is_grammar(constraint):
+        return "machine"
+    if backend != "default":
+        return backend
+    # Measured: a recursive grammar costs xgrammar several times guidance's mask; the rest is
+    # dearer in guidance.
+    return "guidance" if constraint.rules else "xgrammar"
 
 
 def structured_outputs_for(
@@ -32,42 +73,105 @@ def structured_outputs_for(
 ) -> StructuredOutputsParams | None:
     """vLLM's parameters for `constraint`; None where it admits everything.
 
-    `backend` is the one that the engine was started with. Raises UntranslatableError.
+    The engine has to be started with `carrier_of(backend)` and with our plugin. Raises
+    UntranslatableError.
     """
     from vllm.sampling_params import StructuredOutputsParams
 
     if constraint.expression is None:
         return None
-    return StructuredOutputsParams(grammar=_grammar(constraint, backend))
+    carrier = carrier_of(backend)
+    matcher = matcher_of(constraint, backend)
+    if matcher == "machine":
+        payload = {"backend": "machine", "constraint": _encoded(constraint)}
+        return StructuredOutputsParams(grammar=write_spec(payload, carrier))
+    grammar = _grammar(constraint, matcher)
+    if matcher != carrier:
+        payload = {"backend": matcher, "type": grammar.type, "text": grammar.text}
+        return StructuredOutputsParams(grammar=write_spec(payload, carrier))
+    match grammar.type:
+        case "JSON":
+            return StructuredOutputsParams(json=grammar.text)
+        case "REGEX":
+            return StructuredOutputsParams(regex=grammar.text)
+        case "GRAMMAR":
+            return StructuredOutputsParams(grammar=grammar.text)
 
 
 def compile_check(constraint: Constraint, backend: Backend, tokenizer: Any) -> str | None:
-    """Why `backend` cannot compile `constraint` for this tokenizer; None if it can.
+    """Why `constraint` cannot be decoded with `backend` and this tokenizer; None if it can.
 
     `tokenizer` is a fast Hugging Face tokenizer.
     """
     if constraint.expression is None:
         return None
+    matcher = matcher_of(constraint, backend)
     try:
-        grammar = _grammar(constraint, backend)
+        if matcher == "machine":
+            _encoded(constraint)
+            return _vocabulary_problem(tokenizer)
+        grammar = _grammar(constraint, matcher)
     except UntranslatableError as error:
         return str(error)
-    if backend == "guidance":
-        import llguidance
+    problem = (
+        _guidance_problem(grammar, tokenizer)
+        if matcher == "guidance"
+        else _xgrammar_problem(grammar, tokenizer)
+    )
+    return f"{matcher}: {problem}" if problem else None
 
-        error = llguidance.LLMatcher(
-            _llguidance_tokenizer(tokenizer), grammar, log_level=0
-        ).get_error()
-        return f"guidance: {error}" if error else None
+
+def _grammar(constraint: Constraint, matcher: Carrier) -> _Grammar:
+    if constraint.schema is not None and constraint.kind == "json":
+        return _Grammar("JSON", constraint.schema)
+    if constraint.kind == "regex":
+        return _Grammar("REGEX", render_regex(constraint))
+    render = render_lark if matcher == "guidance" else render_ebnf
+    return _Grammar("GRAMMAR", render(constraint))
+
+
+def _encoded(constraint: Constraint) -> str:
+    text = encode(constraint)
+    if len(text) > MAX_SPEC_CHARS:
+        raise UntranslatableError(f"it takes more than {MAX_SPEC_CHARS:,} characters to write down")
+    return text
+
+
+def _guidance_problem(grammar: _Grammar, tokenizer: Any) -> str | None:
+    from llguidance import LLMatcher
+
+    text = grammar.text
     try:
-        _xgrammar_compiler(tokenizer).compile_grammar(grammar)
+        if grammar.type == "JSON":
+            text = LLMatcher.grammar_from_json_schema(text, defaults={"whitespace_flexible": False})
+        elif grammar.type == "REGEX":
+            text = LLMatcher.grammar_from_regex(text)
+        return LLMatcher(_llguidance_tokenizer(tokenizer), text, log_level=0).get_error() or None
+    except ValueError as error:
+        return str(error)
+
+
+def _xgrammar_problem(grammar: _Grammar, tokenizer: Any) -> str | None:
+    compiler = _xgrammar_compiler(tokenizer)
+    try:
+        if grammar.type == "JSON":
+            compiler.compile_json_schema(grammar.text, any_whitespace=False, separators=(",", ":"))
+        elif grammar.type == "REGEX":
+            compiler.compile_regex(grammar.text)
+        else:
+            compiler.compile_grammar(grammar.text)
     except (RuntimeError, ValueError) as error:
-        return f"xgrammar: {error}"
+        return str(error)
     return None
 
 
-def _grammar(constraint: Constraint, backend: Backend) -> str:
-    return render_lark(constraint) if backend == "guidance" else render_ebnf(constraint)
+@functools.lru_cache(maxsize=2)
+def _vocabulary_problem(tokenizer: Any) -> str | None:
+    try:
+        token_bytes(tokenizer)
+    except VocabularyError as error:
+        return str(error)
+    return None
 
 
 @functools.lru_cache(maxsize=2)

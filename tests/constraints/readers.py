@@ -58,7 +58,7 @@ def _llguidance_tokenizer() -> Any:
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(how: str, text: str) -> xgrammar.CompiledGrammar:
+def compiled(how: str, text: str) -> xgrammar.CompiledGrammar:
     compiler = _xgrammar_compiler()
     if how == "ebnf":
         return compiler.compile_grammar(text)
@@ -67,7 +67,7 @@ def _compiled(how: str, text: str) -> xgrammar.CompiledGrammar:
     return compiler.compile_json_schema(text, any_whitespace=False, separators=(",", ":"))
 
 
-def _read_xgrammar(compiled: xgrammar.CompiledGrammar, text: str) -> Reading:
+def read_xgrammar(compiled: xgrammar.CompiledGrammar, text: str) -> Reading:
     matcher = xgrammar.GrammarMatcher(compiled)
     for token in bytes_only().encode(text, add_special_tokens=False):
         if not matcher.accept_token(token):
@@ -75,7 +75,7 @@ def _read_xgrammar(compiled: xgrammar.CompiledGrammar, text: str) -> Reading:
     return "whole" if matcher.accept_token(bytes_only().eos_token_id) else "prefix"
 
 
-def _read_llguidance(grammar: str, text: str) -> Reading:
+def read_llguidance(grammar: str, text: str) -> Reading:
     matcher = llguidance.LLMatcher(_llguidance_tokenizer(), grammar, log_level=0)
     assert not matcher.get_error(), matcher.get_error()
     for token in bytes_only().encode(text, add_special_tokens=False):
@@ -92,20 +92,20 @@ def machine(constraint: Constraint, text: str) -> Reading:
 
 
 def xgrammar_ebnf(constraint: Constraint, text: str) -> Reading:
-    return _read_xgrammar(_compiled("ebnf", render_ebnf(constraint)), text)
+    return read_xgrammar(compiled("ebnf", render_ebnf(constraint)), text)
 
 
 def xgrammar_regex(constraint: Constraint, text: str) -> Reading:
-    return _read_xgrammar(_compiled("regex", render_regex(constraint)), text)
+    return read_xgrammar(compiled("regex", render_regex(constraint)), text)
 
 
 def guidance_lark(constraint: Constraint, text: str) -> Reading:
-    return _read_llguidance(render_lark(constraint), text)
+    return read_llguidance(render_lark(constraint), text)
 
 
 def guidance_regex(constraint: Constraint, text: str) -> Reading:
     grammar = llguidance.LLMatcher.grammar_from_regex(render_regex(constraint))
-    return _read_llguidance(grammar, text)
+    return read_llguidance(grammar, text)
 
 
 def python_regex(constraint: Constraint, text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -19,10 +20,12 @@ EOS = 0
 # Whole characters, parts of characters, tokens across the ends of tags, duplicates, no bytes.
 TOKENS: list[bytes | None] = [
     None, b"", *(bytes((b,)) for b in range(256)),
-    b"Yes: ", b"No", b"<smiles>", b"</smiles>", b"smiles", b"C</", b"CC(", b"c1ccccc1", b")C", b"=O",
+    b"Yes: ", b"No", b"<smiles>", b"</smiles>", b"smiles", b"C</", b"CC(", b"c1ccccc1",
+    b")C", b"=O",
     b"1, 1", b", ", b"12", b"2, ", b"12", b"ab", b"abab", b"(a", b"))", b"<Y", b"<Yes>", b"<N",
     "é".encode(), "日本".encode(), "日".encode()[:2], "日".encode()[1:], "本".encode()[2:] + b",",
-    "😀".encode()[:3], "😀".encode()[1:3], b"\x80\xff", b"a b", b" lead", b"// ", b"C%1", b"[C@@H](",
+    "😀".encode()[:3], "😀".encode()[1:3], b"\x80\xff", b"a b", b" lead", b"// ", b"C%1",
+    b"[C@@H](",
 ]  # fmt: skip
 TRIE = token_trie(TOKENS, len(TOKENS) + 7)
 SETS = (
@@ -205,8 +208,8 @@ def test_a_vocabulary_that_cannot_be_read_is_refused() -> None:
         def get_vocab(self) -> dict[str, int]:
             return {"hello": 0, "world": 1}
 
-        added_tokens_decoder: dict[int, object] = {}
-        all_special_ids: Sequence[int] = ()
+        added_tokens_decoder: ClassVar[dict[int, object]] = {}
+        all_special_ids: ClassVar[Sequence[int]] = ()
 
     with pytest.raises(VocabularyError, match="neither byte-level nor byte-fallback"):
         token_bytes(Words())
