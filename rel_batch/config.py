@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from rel_batch.constraints import Kind
 from rel_batch.errors import ConfigError, nearest
 from rel_batch.strict_yaml import parse_yaml
+from rel_batch.thoughts import Mode, OnBudget
 
 TASK_NAMES = (
     "REL-A1",
@@ -55,6 +56,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
 PositiveInt = Annotated[int, Field(ge=1)]
 
 _MAX_CONFIG_BYTES = 1_000_000
+_THINKING_BUDGET = 2048
 
 
 class _Section(BaseModel):
@@ -90,6 +92,8 @@ class ModelConfig(_Section):
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
     # `auto` is the longest planned request.
     max_model_len: PositiveInt | Literal["auto"] = "auto"
+    # Whether the model has thoughts of its own: `auto` looks for markers in its chat template.
+    thinks: Literal["auto", "never"] = "auto"
 
 
 class EngineConfig(_Section):
@@ -127,12 +131,50 @@ class ArmConfig(_Section):
     samples: PositiveInt = 1
     # Bound on the reply in tokens: `auto` is the task's own; or one number; or one per task.
     max_tokens: PositiveInt | Literal["auto"] | Mapping[TaskName, PositiveInt] = "auto"
+    # Before the answer: nothing; a thought in the model's own way; one that the prompt asks for.
+    thinking: Mode = "none"
+    # Bound on the thought in tokens (2,048 if not given), beside max_tokens for the answer.
+    thinking_budget: PositiveInt | None = None
+    # A thought that reaches its bound is closed and answered, or ends the reply.
+    on_budget: OnBudget = "force_close"
+    # `likelihood` decodes nothing: the reply is the option that the model ranks first.
+    decoding: Literal["generate", "likelihood"] = "generate"
+    # Also ask what the model would have said without the constraint: one more prefill per reply.
+    measure_distortion: bool = False
 
     @model_validator(mode="after")
     def _samples_need_temperature(self) -> Self:
         if self.samples > 1 and self.temperature == 0.0:
             raise ValueError("samples above 1 need a temperature above 0: greedy replies are equal")
         return self
+
+    @model_validator(mode="after")
+    def _thinking_settings_go_together(self) -> Self:
+        if self.thinking == "none" and self.thinking_budget is not None:
+            raise ValueError("thinking_budget is set, but thinking is 'none'")
+        return self
+
+    @model_validator(mode="after")
+    def _measures_need_a_greedy_constraint(self) -> Self:
+        for setting, wanted in (
+            ("measure_distortion", self.measure_distortion),
+            ("decoding: likelihood", self.decoding == "likelihood"),
+        ):
+            if wanted and self.constraint == "none":
+                raise ValueError(f"{setting} needs a constraint: there is nothing to compare with")
+            if wanted and self.temperature > 0.0:
+                raise ValueError(
+                    f"{setting} needs temperature 0: a drawn token that is not the model's first "
+                    "choice was not overruled by the constraint"
+                )
+        if self.measure_distortion and self.decoding == "likelihood":
+            raise ValueError("measure_distortion has nothing to measure where nothing is decoded")
+        return self
+
+    @property
+    def thought_tokens(self) -> int:
+        """The bound on the thought, in tokens; 0 for none."""
+        return 0 if self.thinking == "none" else self.thinking_budget or _THINKING_BUDGET
 
 
 class StoreConfig(_Section):

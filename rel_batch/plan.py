@@ -21,9 +21,11 @@ from dataclasses import dataclass
 
 from rel_batch.config import ArmConfig
 from rel_batch.constraints import Constraint
-from rel_batch.prompts import PromptRenderer
+from rel_batch.constraints.options import options_of
+from rel_batch.prompts import PROMPTED_INSTRUCTION, PromptRenderer
 from rel_batch.records import Instance, PlannedRequest, Request
 from rel_batch.tasks import task_for
+from rel_batch.thoughts import Thinking
 
 # In prompt tokens: what a generated token costs, and how much work one chunk holds.
 _COST_OF_OUTPUT_TOKEN = 8
@@ -37,7 +39,7 @@ class Plan:
 
     Attributes:
         requests: every planned request.
-        longest: tokens of the longest request, prompt and reply together; 0 for no request.
+        longest: tokens of the longest request, prompt, thought and reply together; 0 for none.
         num_prompt_tokens: sum over requests.
     """
 
@@ -54,21 +56,28 @@ def plan_requests(
     model_commit: str,
     seed: int,
 ) -> Plan:
-    """Plan instance x arm x sample. Raises EngineError if a prompt cannot be rendered.
+    """Plan instance x arm x sample.
 
-    An arm whose constraint kind means nothing for a task is left out for that task.
+    An arm whose constraint kind means nothing for a task is left out for that task, and so is one
+    that ranks options where a constraint is no short list. Raises EngineError if a prompt cannot be
+    rendered, ConfigError if the model cannot think as an arm has it.
     """
     groups: list[tuple[int, list[PlannedRequest]]] = []
-    for instance, prompt in _rendered(instances, renderer):
-        prompt_digest = hashlib.sha256(array("q", prompt).tobytes()).hexdigest()
+    reserved = {arm.name: _num_reserved_tokens(arm, renderer) for arm in arms}
+    for instance, prompts in _rendered(instances, arms, renderer):
         group: list[PlannedRequest] = []
-        cost = len(prompt)
-        for arm in arms:
+        cost = 0
+        for arm, prompt in zip(arms, prompts, strict=True):
             task = task_for(instance.task)
             if arm.constraint not in task.constraint_kinds:
                 continue
             max_tokens = max_tokens_of(arm, instance.task)
             constraint = task.constraint(instance, arm.constraint)
+            if arm.decoding == "likelihood" and options_of(constraint) is None:
+                continue
+            prompt_digest = hashlib.sha256(array("q", prompt).tobytes()).hexdigest()
+            # Arms that share a prompt share its cost.
+            cost = max(cost, len(prompt))
             for sample in range(arm.samples):
                 key = _digest(
                     instance.key, prompt_digest, model_commit, _arm_identity(arm), sample, seed
@@ -86,15 +95,18 @@ def plan_requests(
                         max_tokens=max_tokens,
                         constraint_kind=constraint.kind,
                         constraint_digest=constraint.digest,
+                        num_reserved_tokens=reserved[arm.name],
                     )
                 )
-                cost += max_tokens // 4 * _COST_OF_OUTPUT_TOKEN
+                # Thoughts come nearer to their bound than replies to theirs.
+                expected = max_tokens // 4 + arm.thought_tokens // 2
+                cost += expected * _COST_OF_OUTPUT_TOKEN
         if group:
             groups.append((cost, group))
     requests = tuple(_in_chunks(groups))
     return Plan(
         requests=requests,
-        longest=max((r.num_prompt_tokens + r.max_tokens for r in requests), default=0),
+        longest=max((r.num_context_tokens for r in requests), default=0),
         num_prompt_tokens=sum(r.num_prompt_tokens for r in requests),
     )
 
@@ -106,26 +118,52 @@ def materialise(
     renderer: PromptRenderer,
 ) -> Iterator[Request]:
     """Planned requests with their prompts and constraints, lazily and in order."""
-    last_key, prompt = "", ()
+    last_key = ""
+    prompts: dict[tuple[str, bool], tuple[int, ...]] = {}
     constraints: dict[str, Constraint] = {}
+    thinking = {arm.name: thinking_of(arm, renderer) for arm in arms.values()}
     for request in planned:
         instance = instances[request.instance_key]
         if request.instance_key != last_key:
-            last_key, prompt = request.instance_key, renderer.render([instance.question])[0]
+            last_key = request.instance_key
+            prompts.clear()
         arm = arms[request.arm]
+        question, think = _asked(instance, arm)
+        if (question, think) not in prompts:
+            prompts[question, think] = renderer.render([question], think=think)[0]
         constraint = constraints.get(request.constraint_digest)
         if constraint is None:
             if len(constraints) > 1024:
                 constraints.clear()
             constraint = task_for(instance.task).constraint(instance, arm.constraint)
             constraints[request.constraint_digest] = constraint
+        options: tuple[str, ...] = ()
+        if arm.decoding == "likelihood" or arm.measure_distortion:
+            options = options_of(constraint) or ()
         yield Request(
             planned=request,
-            prompt_token_ids=prompt,
+            prompt_token_ids=prompts[question, think],
             constraint=constraint,
             temperature=arm.temperature,
             top_p=arm.top_p,
+            thinking=thinking[arm.name],
+            markers=renderer.markers,
+            thought_opened=renderer.thought_state(think=think) == "open",
+            options=tuple((option, renderer.continuation_ids(option)) for option in options),
+            decoding=arm.decoding,
+            measure_distortion=arm.measure_distortion,
         )
+
+
+def thinking_of(arm: ArmConfig, renderer: PromptRenderer) -> Thinking | None:
+    """How an arm's requests think. Raises ConfigError where the model cannot think that way."""
+    return renderer.thinking(
+        arm.thinking,
+        budget=arm.thought_tokens,
+        on_budget=arm.on_budget,
+        answers_at_once=arm.constraint != "none",
+        arm=arm.name,
+    )
 
 
 def max_tokens_of(arm: ArmConfig, task: str) -> int:
@@ -140,12 +178,35 @@ def max_tokens_of(arm: ArmConfig, task: str) -> int:
     return task_for(task).max_tokens
 
 
+def _asked(instance: Instance, arm: ArmConfig) -> tuple[str, bool]:
+    """What an arm asks, and whether it asks the template for a thought."""
+    question = instance.question
+    if arm.thinking == "prompted":
+        question += PROMPTED_INSTRUCTION
+    return question, arm.thinking == "native"
+
+
+def _num_reserved_tokens(arm: ArmConfig, renderer: PromptRenderer) -> int:
+    thinking = thinking_of(arm, renderer)
+    thought = thinking.num_reserved_tokens if thinking else 0
+    # An engine that measures a reply generates one token after it.
+    return thought + int(arm.measure_distortion)
+
+
 def _rendered(
-    instances: Sequence[Instance], renderer: PromptRenderer
-) -> Iterator[tuple[Instance, tuple[int, ...]]]:
+    instances: Sequence[Instance], arms: Sequence[ArmConfig], renderer: PromptRenderer
+) -> Iterator[tuple[Instance, list[tuple[int, ...]]]]:
+    """Each instance with its prompt for each arm; a prompt that arms share is rendered once."""
     for start in range(0, len(instances), _RENDER_BATCH):
         batch = instances[start : start + _RENDER_BATCH]
-        yield from zip(batch, renderer.render([i.question for i in batch]), strict=True)
+        asked = [[_asked(instance, arm) for arm in arms] for instance in batch]
+        prompts: dict[tuple[str, bool], tuple[int, ...]] = {}
+        for think in (False, True):
+            questions = list(dict.fromkeys(q for row in asked for q, t in row if t is think))
+            rendered = renderer.render(questions, think=think) if questions else []
+            prompts.update({(q, think): ids for q, ids in zip(questions, rendered, strict=True)})
+        for instance, row in zip(batch, asked, strict=True):
+            yield instance, [prompts[key] for key in row]
 
 
 def _arm_identity(arm: ArmConfig) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from rel_batch.constraints import Constraint
+from rel_batch.thoughts import Markers, Thinking
 
 Status = Literal[
     "ok",
@@ -75,6 +76,8 @@ class PlannedRequest:
 
     `key` is a hash of everything that decides the reply (instance key, prompt token ids, model
     commit, arm, sample, seed). `seed` is None where decoding draws nothing at random.
+    `max_tokens` bounds the answer; `num_reserved_tokens` is what a thought with its markers, and
+    the measuring of distortion, may need of the context beside prompt and answer.
     """
 
     key: str
@@ -88,13 +91,27 @@ class PlannedRequest:
     max_tokens: int
     constraint_kind: str
     constraint_digest: str
+    num_reserved_tokens: int = 0
+
+    @property
+    def num_context_tokens(self) -> int:
+        """Tokens of context that the request may need."""
+        return self.num_prompt_tokens + self.num_reserved_tokens + self.max_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """A planned request with all that the engine needs to run it.
 
-    `prompt_token_ids` is exactly what the engine is given.
+    Attributes:
+        prompt_token_ids: exactly what the engine is given.
+        thinking: how the request thinks before it answers; None to answer at once.
+        markers: token ids of the model's own thought markers; None for a model without.
+        thought_opened: whether the prompt has opened a thought.
+        options: the texts that the constraint admits, with their token ids, where they are few and
+            their distribution is asked for.
+        decoding: "likelihood" replies with the option that the model ranks first.
+        measure_distortion: whether to measure what the constraint changed.
     """
 
     planned: PlannedRequest
@@ -102,6 +119,12 @@ class Request:
     constraint: Constraint
     temperature: float
     top_p: float
+    thinking: Thinking | None = None
+    markers: Markers | None = None
+    thought_opened: bool = False
+    options: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    decoding: Literal["generate", "likelihood"] = "generate"
+    measure_distortion: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +132,29 @@ class Completion:
     """What became of one request. Kept raw and never rewritten.
 
     Attributes:
-        reply: the generated text, special tokens left out; "" for statuses without a reply.
-        output_token_ids: the generated token ids, end-of-sequence included where it was drawn.
+        reply: the generated text without its thought, special tokens left out; "" for statuses
+            without a reply.
+        output_token_ids: all token ids after the prompt in their order: the thought, what was
+            put around it, and the reply, end-of-sequence included where it was drawn.
         finish_reason: vLLM's own ("stop", "length", ...); None where there is no reply.
         constraint_held: whether the reply matches the constraint that was asked for; None
             where there was no constraint or no complete reply to check.
         error: why there is no reply, or why a check failed; None otherwise.
+        num_output_tokens: generated tokens, thought and reply; what was put around the thought
+            is not among them.
         num_cached_tokens: prompt tokens whose KV cache was reused.
         latency_s: seconds from submission to the engine until the reply was finished.
+        thought: the text of the thought without its markers; "" where there is none.
+        num_thought_tokens: those of `num_output_tokens` that are thought, its end marker included.
+        token_logprobs, token_ranks: for each token of the reply (end-of-sequence included), the
+            natural log of the model's own probability for it without the constraint, and its rank
+            (1 is the model's first choice). None where they were not measured.
+        overruled_share: share of the reply's tokens whose rank is above 1.
+        logprob_cost: nats, summed over the reply's tokens: the log-probability of the model's
+            first choice less that of the token.
+        option_logprobs: for each text that the constraint admits, the log-probability of its
+            tokens after the prompt (and thought), end-of-sequence not counted; None where it was
+            not measured or the texts are no short list.
     """
 
     request_key: str
@@ -137,6 +175,13 @@ class Completion:
     seed: int | None
     error: str | None
     latency_s: float
+    thought: str = ""
+    num_thought_tokens: int = 0
+    token_logprobs: tuple[float, ...] | None = None
+    token_ranks: tuple[int, ...] | None = None
+    overruled_share: float | None = None
+    logprob_cost: float | None = None
+    option_logprobs: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from rel_batch.constraints import Constraint
 from rel_batch.records import Completion, Request, Status
@@ -48,20 +48,33 @@ def finished_completion(
     finish_reason: str,
     num_cached_tokens: int,
     latency_s: float,
+    num_output_tokens: int | None = None,
+    thought: str = "",
+    num_thought_tokens: int = 0,
+    ends_in_thought: bool = False,
 ) -> Completion:
-    """The completion of a reply that came back, checked against its own constraint."""
-    status, held, error = _check(request.constraint, reply, finish_reason)
+    """The completion of a reply that came back, checked against its own constraint.
+
+    `num_output_tokens` is the number of `output_token_ids` where it is not given.
+    `ends_in_thought` says that the text ended in a thought, so that there is no reply to check.
+    """
+    if ends_in_thought and finish_reason == "length":
+        status, held, error = "truncated_thinking", None, None
+    else:
+        status, held, error = _check(request.constraint, reply, finish_reason)
     return Completion(
         **_identity(request),
         status=status,
         reply=reply,
         output_token_ids=output_token_ids,
         finish_reason=finish_reason,
-        num_output_tokens=len(output_token_ids),
+        num_output_tokens=len(output_token_ids) if num_output_tokens is None else num_output_tokens,
         num_cached_tokens=num_cached_tokens,
         constraint_held=held,
         error=error,
         latency_s=latency_s,
+        thought=thought,
+        num_thought_tokens=num_thought_tokens,
     )
 
 
@@ -81,7 +94,7 @@ def failed_completion(request: Request, status: Status, error: str) -> Completio
     )
 
 
-def _identity(request: Request) -> dict[str, object]:
+def _identity(request: Request) -> dict[str, Any]:
     planned = request.planned
     return {
         "request_key": planned.key,

@@ -3,22 +3,26 @@
     FakeEngine(lambda request: FakeReply("<Yes>"))
 
 `oracle_replies` gives reference replies (a whole run scores 1.0), `mute_replies` gives nothing
-(a whole run scores 0.0), `scripted_replies` reads replies from a JSON Lines file. Replies are
-cut at `max_tokens` with one token per UTF-8 byte. Surprising: constraints are checked here and
-not enforced, so that a script can show what a violated constraint looks like.
+(a whole run scores 0.0), `scripted_replies` reads replies from a JSON Lines file. Thoughts and
+replies are cut at their bounds with one token per UTF-8 byte. What it says is what it finds likely:
+each of its bytes has a probability of 0.9. Surprising: constraints are checked here and not
+enforced, so that a script can show what a violated constraint looks like.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
-from rel_batch.engine import finished_completion
+from rel_batch.engine.calls import Answer, Call, TokenScore
+from rel_batch.engine.steps import request_steps
 from rel_batch.errors import ConfigError, DataError
 from rel_batch.records import Completion, Instance, Request
 from rel_batch.tasks import task_for
@@ -26,11 +30,15 @@ from rel_batch.tasks import task_for
 
 @dataclass(frozen=True, slots=True)
 class FakeReply:
-    """What the fake model says; `finish_reason` None is "stop", or "length" where it is cut."""
+    """What the fake model says; `finish_reason` None is "stop", or "length" where it is cut.
+
+    `thought` is what it thinks first, where it is asked to.
+    """
 
     text: str
     finish_reason: str | None = None
     delay_s: float = 0.0
+    thought: str = ""
 
 
 Replies = Callable[[Request], FakeReply]
@@ -44,21 +52,20 @@ class FakeEngine:
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
         for request in requests:
-            started = time.monotonic()
             reply = self._replies(request)
-            if reply.delay_s:
-                time.sleep(reply.delay_s)
-            encoded = reply.text.encode("utf-8", "surrogatepass")
-            cut = len(encoded) > request.planned.max_tokens
-            kept = encoded[: request.planned.max_tokens] if cut else encoded
-            yield finished_completion(
-                request,
-                reply=kept.decode("utf-8", "replace" if cut else "surrogatepass"),
-                output_token_ids=tuple(kept),
-                finish_reason=reply.finish_reason or ("length" if cut else "stop"),
-                num_cached_tokens=0,
-                latency_s=time.monotonic() - started,
-            )
+            steps = request_steps(request, _decode)
+            call = next(steps)
+            while True:
+                started = time.monotonic()
+                if reply.delay_s and call.purpose == "reply":
+                    time.sleep(reply.delay_s)
+                answer = _ANSWERS[call.purpose](call, reply)
+                answer = dataclasses.replace(answer, latency_s=time.monotonic() - started)
+                try:
+                    call = steps.send(answer)
+                except StopIteration as end:
+                    yield end.value
+                    break
 
     def close(self) -> None:
         """Nothing to leave behind."""
@@ -73,6 +80,68 @@ class FakeEngine:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _thought(call: Call, reply: FakeReply) -> Answer:
+    encoded = _encode(reply.thought)
+    if len(encoded) > call.max_tokens:
+        kept = encoded[: call.max_tokens]
+        return Answer(_decode(kept), tuple(kept), "length")
+    end = tuple(_encode(call.stop_text)) if call.stop_text else (*call.stop_token_ids, _END)[:1]
+    return Answer(
+        reply.thought, (*encoded, *end), "stop", stopped_by_text=call.stop_text is not None
+    )
+
+
+def _reply(call: Call, reply: FakeReply) -> Answer:
+    encoded = _encode(reply.text)
+    cut = len(encoded) > call.max_tokens
+    kept = encoded[: call.max_tokens]
+    text = _decode(kept) if cut else reply.text
+    return Answer(text, tuple(kept), reply.finish_reason or ("length" if cut else "stop"))
+
+
+def _option_logprobs(call: Call, reply: FakeReply) -> Answer:
+    """0.9 for the byte that goes on as the reply does, and the rest for the others."""
+    encoded = _encode(reply.text)
+    # The options' common beginning that the call asks about ends its token ids.
+    said = next(
+        (
+            encoded[length]
+            for length in range(min(len(encoded) - 1, len(call.token_ids)), -1, -1)
+            if encoded and tuple(encoded[:length]) == call.token_ids[len(call.token_ids) - length :]
+        ),
+        None,
+    )
+    others = [token for token in call.candidates if token != said]
+    logprobs = {token: math.log((1 - _LIKELY) / (len(others) + 1)) for token in others}
+    if said in call.candidates:
+        logprobs[said] = math.log(_LIKELY)
+    return Answer("", (), "stop", candidate_logprobs=logprobs)
+
+
+def _token_scores(call: Call, reply: FakeReply) -> Answer:
+    del reply  # the fake model is never overruled: it says what it likes best
+    score = TokenScore(math.log(_LIKELY), 1, math.log(_LIKELY))
+    return Answer("", (), "stop", token_scores=(score,) * len(call.token_ids[call.scored_from :]))
+
+
+_LIKELY = 0.9
+_END = 256  # no byte
+_ANSWERS: Mapping[str, Callable[[Call, FakeReply], Answer]] = {
+    "thought": _thought,
+    "reply": _reply,
+    "option_logprobs": _option_logprobs,
+    "token_scores": _token_scores,
+}
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decode(token_ids: Sequence[int]) -> str:
+    return bytes(token for token in token_ids if token < _END).decode("utf-8", "replace")
 
 
 def oracle_replies(instances: Mapping[str, Instance]) -> Replies:
@@ -93,7 +162,7 @@ def mute_replies() -> Replies:
 def scripted_replies(script: Path, instances: Mapping[str, Instance]) -> Replies:
     """Replies from lines of {"instance": key or id, "reply": text, ...}.
 
-    A line may also hold "finish_reason" and "delay_s".
+    A line may also hold "thought", "finish_reason" and "delay_s".
 
     Raises ConfigError if the file cannot be read, DataError for a bad line or, on use, for an
     instance without a line.
@@ -109,7 +178,10 @@ def scripted_replies(script: Path, instances: Mapping[str, Instance]) -> Replies
         try:
             entry = cast(dict[str, Any], json.loads(line))
             by_name[str(entry["instance"])] = FakeReply(
-                str(entry["reply"]), entry.get("finish_reason"), float(entry.get("delay_s", 0.0))
+                str(entry["reply"]),
+                entry.get("finish_reason"),
+                float(entry.get("delay_s", 0.0)),
+                str(entry.get("thought", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(

@@ -2,6 +2,9 @@
 
     engine = VllmEngine(checkpoint, settings, max_model_len=2048, log_file=...)
 
+A request may take several calls (`steps.py`). Its later ones go before other requests' first ones,
+while what they continue is still in the KV cache.
+
 Surprising: vLLM's engine core is a child process. Its output goes to the run's log, its grammar
 backend is pinned (left to choose for itself, vLLM fixes one backend at the first structured
 request and validates later ones with another), and each sampling parameter is ours: nothing but
@@ -18,15 +21,18 @@ import dataclasses
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from rel_batch.checkpoint import Checkpoint
 from rel_batch.config import EngineConfig, ModelConfig
-from rel_batch.engine import failed_completion, finished_completion
+from rel_batch.engine import failed_completion
+from rel_batch.engine.calls import Answer, Call, TokenScore
 from rel_batch.engine.process import become_parent, output_to
+from rel_batch.engine.steps import Steps, request_steps
 from rel_batch.errors import ConfigError, EngineError, unknown_name
 from rel_batch.records import Completion, Request
 
@@ -48,6 +54,7 @@ _REFUSED_ARGUMENTS: Mapping[str, str] = {
     "data_parallel_size": "one independent engine per GPU group is used instead",
     "generation_config": "sampling is set by the arms alone",
     "override_generation_config": "sampling is set by the arms alone",
+    "scheduling_policy": "a request's second call goes before other requests' first",
     "logits_processors": "they could change a reply after its constraint was applied",
 }
 # Requests added between two steps of the engine: enough to fill a batch, few enough not to stall.
@@ -81,6 +88,7 @@ class VllmEngine:
                 self._llm = _start(checkpoint, model, settings, max_model_len, seeded, seed)
             # vLLM sets up its logger while it starts; from here on it stays off the terminal.
             logging.getLogger("vllm").handlers = [logging.FileHandler(log_file)]
+            self._tokenizer = self._llm.get_tokenizer()
         except (ConfigError, KeyboardInterrupt):
             raise
         except Exception as error:  # whatever vLLM, torch or a checkpoint's code raise
@@ -94,7 +102,7 @@ class VllmEngine:
         from vllm.v1.engine.exceptions import EngineDeadError
 
         core = self._llm.llm_engine
-        in_flight: dict[str, tuple[Request, float]] = {}
+        in_flight: dict[str, _Running] = {}
         source = iter(requests)
         exhausted = False
         try:
@@ -107,11 +115,11 @@ class VllmEngine:
                     if request is None:
                         exhausted = True
                         break
-                    refusal = self._add(request)
+                    running = _Running(request, request_steps(request, self._decode))
+                    refusal = self._go_on(running, None, in_flight)
                     if refusal is not None:
                         yield refusal
                         continue
-                    in_flight[request.planned.key] = (request, time.monotonic())
                     added += 1
                 if not in_flight:
                     if exhausted:
@@ -119,8 +127,10 @@ class VllmEngine:
                     continue
                 for output in core.step():
                     if output.finished:
-                        request, since = in_flight.pop(output.request_id)
-                        yield _completion(request, output, time.monotonic() - since)
+                        running = in_flight.pop(output.request_id)
+                        done = self._go_on(running, output, in_flight)
+                        if done is not None:
+                            yield done
         except EngineDeadError as error:
             raise EngineError(
                 f"vLLM's engine died with {len(in_flight)} requests in flight",
@@ -131,29 +141,64 @@ class VllmEngine:
             if in_flight:
                 _abort(core, list(in_flight))
 
-    def _add(self, request: Request) -> Completion | None:
-        """Hand a request to vLLM; a completion if vLLM refuses it."""
+    def _go_on(
+        self, running: _Running, output: Any, in_flight: dict[str, _Running]
+    ) -> Completion | None:
+        """Make a request's next call, after the `output` of the one before; its completion if
+        there is none, or if vLLM refuses the call."""
+        try:
+            if output is None:
+                call = next(running.steps)
+            else:
+                call = running.steps.send(_answer(running, output))
+        except StopIteration as end:
+            return end.value
+        running.call = call
+        running.num_calls += 1
+        call_id = f"{running.request.planned.key}/{running.num_calls}"
+        try:
+            self._llm.llm_engine.add_request(
+                call_id,
+                {"prompt_token_ids": list(call.token_ids)},
+                self._params(call),
+                priority=0 if running.num_calls == 1 else -1,
+            )
+        except ValueError as error:  # vLLM's validation of one request: the others go on
+            return failed_completion(running.request, "engine_error", _first_line(error))
+        running.since = time.monotonic()
+        in_flight[call_id] = running
+        return None
+
+    def _params(self, call: Call) -> Any:
+        """vLLM's parameters for a call."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
         from rel_batch.engine.structured_outputs import structured_outputs_for
 
-        planned = request.planned
-        try:
-            params = SamplingParams(
-                temperature=request.temperature,
-                top_p=request.top_p,
-                max_tokens=planned.max_tokens,
-                seed=planned.seed,
-                structured_outputs=structured_outputs_for(request.constraint, self._backend),
-                output_kind=RequestOutputKind.FINAL_ONLY,
-            )
-            self._llm.llm_engine.add_request(
-                planned.key, {"prompt_token_ids": list(request.prompt_token_ids)}, params
-            )
-        except ValueError as error:  # vLLM's validation of one request: the others go on
-            return failed_completion(request, "engine_error", _first_line(error))
-        return None
+        arguments: dict[str, Any] = {
+            "temperature": call.temperature,
+            "top_p": call.top_p,
+            "max_tokens": call.max_tokens,
+            "seed": call.seed,
+            "output_kind": RequestOutputKind.FINAL_ONLY,
+        }
+        if call.purpose == "token_scores":
+            # vLLM reads no prefix cache here: it would leave out the cached tokens' scores.
+            arguments |= {"prompt_logprobs": 1, "flat_logprobs": True, "detokenize": False}
+        elif call.purpose == "option_logprobs":
+            arguments |= {"logprob_token_ids": list(call.candidates), "detokenize": False}
+        else:
+            arguments["stop_token_ids"] = list(call.stop_token_ids)
+            arguments["stop"] = [] if call.stop_text is None else [call.stop_text]
+            if call.constraint is not None:
+                arguments["structured_outputs"] = structured_outputs_for(
+                    call.constraint, self._backend
+                )
+        return SamplingParams(**arguments)
+
+    def _decode(self, token_ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
     def close(self) -> None:
         """Stop the engine's processes and wait for them."""
@@ -234,6 +279,7 @@ def _start(
         "seed": seed % 2**32,
         "disable_log_stats": True,
         "enable_prefix_caching": True,
+        "scheduling_policy": "priority",
         "use_tqdm_on_load": False,
         "structured_outputs_config": {
             "backend": settings.backend,
@@ -255,16 +301,50 @@ def _start(
     return LLM(**arguments)
 
 
-def _completion(request: Request, output: Any, latency_s: float) -> Completion:
-    generated = output.outputs[0]
-    return finished_completion(
-        request,
-        reply=generated.text,
-        output_token_ids=tuple(generated.token_ids),
+@dataclass(slots=True)
+class _Running:
+    """A request between its first call and its completion."""
+
+    request: Request
+    steps: Steps
+    call: Call | None = None
+    num_calls: int = 0
+    since: float = 0.0
+
+
+def _answer(running: _Running, output: Any) -> Answer:
+    call, generated = running.call, output.outputs[0]
+    assert call is not None, "an output is of a call"
+    candidates: dict[int, float] = {}
+    scores: tuple[TokenScore, ...] = ()
+    if call.purpose == "option_logprobs":
+        candidates = {token: entry.logprob for token, entry in generated.logprobs[0].items()}
+    elif call.purpose == "token_scores":
+        scores = tuple(
+            _token_score(token_id, position)
+            for token_id, position in zip(
+                call.token_ids[call.scored_from :],
+                output.prompt_logprobs[call.scored_from :],
+                strict=True,
+            )
+        )
+    return Answer(
+        text=generated.text,
+        token_ids=tuple(generated.token_ids),
         finish_reason=str(generated.finish_reason),
+        stopped_by_text=call.stop_text is not None and generated.stop_reason == call.stop_text,
         num_cached_tokens=output.num_cached_tokens or 0,
-        latency_s=latency_s,
+        latency_s=time.monotonic() - running.since,
+        candidate_logprobs=candidates,
+        token_scores=scores,
     )
+
+
+def _token_score(token_id: int, position: Mapping[int, Any]) -> TokenScore:
+    """One position of vLLM's prompt logprobs: the token that stands there, and the first choice."""
+    own = position[token_id]
+    best = max(entry.logprob for entry in position.values())
+    return TokenScore(own.logprob, own.rank, best)
 
 
 def _abort(core: Any, keys: list[str]) -> None:

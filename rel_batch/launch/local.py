@@ -144,8 +144,9 @@ def _publish_unrunnable(
                 failed_completion(
                     request,
                     "too_long",
-                    f"{planned.num_prompt_tokens} prompt tokens and max_tokens "
-                    f"{planned.max_tokens} do not fit max_model_len {prepared.max_model_len}",
+                    f"{planned.num_prompt_tokens} prompt tokens, {planned.num_reserved_tokens} for "
+                    f"a thought and max_tokens {planned.max_tokens} do not fit max_model_len "
+                    f"{prepared.max_model_len}",
                 )
             )
     worker.flush()

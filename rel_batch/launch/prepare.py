@@ -53,8 +53,8 @@ class Prepared:
     max_model_len: int
 
     def fits(self, request: PlannedRequest) -> bool:
-        """Whether prompt and reply fit the context together."""
-        return request.num_prompt_tokens + request.max_tokens <= self.max_model_len
+        """Whether prompt, thought and reply fit the context together."""
+        return request.num_context_tokens <= self.max_model_len
 
     def constraint_of(self, request: PlannedRequest) -> Constraint:
         """The constraint of a planned request."""
@@ -95,6 +95,7 @@ class Prepared:
                 "tokenizer": config.model.tokenizer,
                 "dtype": config.model.dtype,
                 "max_model_len": config.model.max_model_len,
+                "thinks": config.model.thinks,
             },
             "template": self.renderer.template_digest,
             "engine": {
@@ -133,7 +134,7 @@ def prepare(config: RunConfig) -> Prepared:
             revision=None,
             trust_remote_code=config.model.trust_remote_code,
         )
-    renderer = PromptRenderer(tokenizer, config.chat_template)
+    renderer = PromptRenderer(tokenizer, config.chat_template, config.model.thinks)
     plan = plan_requests(
         list(instances.values()),
         config.arms,
@@ -143,7 +144,8 @@ def prepare(config: RunConfig) -> Prepared:
     )
     if not plan.requests:
         raise DataError(
-            "the plan is empty: no arm's constraint kind means anything for the tasks given",
+            "the plan is empty: no arm's constraint kind means anything for the tasks given, or "
+            "none of their constraints is a short list of options that a likelihood arm could rank",
             hint="rel-batch tasks shows the kinds of each task",
         )
     return Prepared(
@@ -191,5 +193,5 @@ def _max_model_len(config: RunConfig, plan: Plan, checkpoint: Checkpoint | None)
     limit = checkpoint.max_position_embeddings if checkpoint else None
     if limit is None or plan.longest <= limit:
         return longest if limit is None else min(longest, limit)
-    lengths = (r.num_prompt_tokens + r.max_tokens for r in plan.requests)
+    lengths = (r.num_context_tokens for r in plan.requests)
     return max((length for length in lengths if length <= limit), default=limit)
