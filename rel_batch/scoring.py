@@ -40,6 +40,10 @@ __all__ = [
 ]
 
 
+# What a score does not depend on, and most of a part's weight.
+_NOT_SCORED = ("output_token_ids", "thought", "token_logprobs", "token_ranks", "option_logprobs")
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """How many rows there are, and what became of them."""
@@ -130,7 +134,7 @@ def score_part(
     counts: dict[str, Counts] = {}
 
     def rows() -> Iterator[ScoreRow]:
-        for completion in run.read_part(part, omit=["output_token_ids"]):
+        for completion in run.read_part(part, omit=_NOT_SCORED):
             instance = instances.get(completion.instance_key)
             if instance is None:
                 raise StoreError(

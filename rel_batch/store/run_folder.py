@@ -124,7 +124,11 @@ class RunFolder:
 
     def read_instances(self) -> tuple[Instance, ...]:
         """All instances, in the order in which they were given."""
-        return tuple(read_rows(self._instances, INSTANCES))
+        return tuple(self.iter_instances())
+
+    def iter_instances(self) -> Iterator[Instance]:
+        """The same, in bounded memory."""
+        return read_rows(self._instances, INSTANCES)
 
     def read_instance_columns(self, *columns: str) -> Iterator[tuple[Any, ...]]:
         """Some columns of the instances, without the questions' weight, row by row."""
@@ -192,7 +196,8 @@ class RunFolder:
     def read_part(self, part: Path, *, omit: Collection[str] = ()) -> Iterator[Completion]:
         """The completions of one part as they are on disk, in bounded memory.
 
-        `omit` may name `output_token_ids` (most of a part's weight), which is then ().
+        `omit` names columns that are not read: the token ids, which are most of a part's weight
+        and then (), the thought, which is then "", and any that may be None.
         """
         number = _number(part.name)
         for completion in read_rows(part, COMPLETIONS, omit=tuple(omit)):
@@ -261,21 +266,23 @@ class RunFolder:
             lambda row: row.request_key,
         )
 
-    def iter_scored(self, version: str) -> Iterator[tuple[Completion, ScoreRow | None]]:
+    def iter_scored(
+        self, version: str, *, omit: Collection[str] = ()
+    ) -> Iterator[tuple[Completion, ScoreRow | None]]:
         """Each finished request's completion with its score, None where it has none yet."""
         return _first_of_each_key(
             self.completion_parts(),
-            lambda part: self._read_scored(version, part),
+            lambda part: self._read_scored(version, part, omit),
             lambda pair: pair[0].request_key,
         )
 
     def _read_scored(
-        self, version: str, part: Path
+        self, version: str, part: Path, omit: Collection[str]
     ) -> Iterator[tuple[Completion, ScoreRow | None]]:
         scores = self.read_scores(version, part)
         if scores is None:
             scores = itertools.repeat(None)
-        for completion, score in zip(self.read_part(part), scores, strict=False):
+        for completion, score in zip(self.read_part(part, omit=omit), scores, strict=False):
             if score is not None and score.request_key != completion.request_key:
                 raise StoreError(
                     f"{self._score_folder(version) / part.name} does not follow the rows of {part}",
@@ -361,7 +368,7 @@ def _exactly(rows: Iterable[_Row], num_rows: int) -> Iterator[_Row]:
 
 def _storable(completion: Completion) -> Completion:
     """The completion with each lone surrogate replaced by U+FFFD, and a note in `error`."""
-    fields: tuple[Literal["reply", "error"], ...] = ("reply", "error")
+    fields: tuple[Literal["reply", "thought", "error"], ...] = ("reply", "thought", "error")
     changes: dict[str, str] = {}
     for name in fields:
         text: str | None = getattr(completion, name)

@@ -80,33 +80,41 @@ class _Codec:
 
 _PLAIN = _Codec(lambda values, kind: pa.array(values, kind), lambda array: array.to_pylist())
 _JSON = _Codec(
-    lambda values, kind: pa.array([json.dumps(value, default=dict) for value in values], kind),
-    lambda array: [json.loads(text) for text in array.to_pylist()],
+    lambda values, kind: pa.array(
+        [None if value is None else json.dumps(value, default=dict) for value in values], kind
+    ),
+    lambda array: [None if text is None else json.loads(text) for text in array.to_pylist()],
 )
 
 
-def _encode_tokens(values: list[Sequence[int]], kind: Any) -> Any:
+def _encode_lists(values: list[Sequence[Any] | None], kind: Any) -> Any:
     # Through one flat array: ten times as fast as letting Arrow look at each list.
-    lengths = np.fromiter(map(len, values), np.int64, len(values))
-    offsets = np.zeros(len(values) + 1, np.int32)
+    filled = [() if value is None else value for value in values]
+    lengths = np.fromiter(map(len, filled), np.int64, len(filled))
+    offsets = np.zeros(len(filled) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    flat = np.fromiter(itertools.chain.from_iterable(values), np.int32, int(offsets[-1]))
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat), type=kind)
+    numbers = kind.value_type.to_pandas_dtype()
+    flat = np.fromiter(itertools.chain.from_iterable(filled), numbers, int(offsets[-1]))
+    absent = pa.array([value is None for value in values])
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat), type=kind, mask=absent)
 
 
-def _decode_tokens(array: Any) -> list[tuple[int, ...]]:
+def _decode_lists(array: Any) -> list[tuple[Any, ...] | None]:
+    if array.null_count:
+        return [None if value is None else tuple(value) for value in array.to_pylist()]
     offsets = array.offsets.to_numpy().tolist()
     start = offsets[0]
     flat = tuple(array.flatten().to_numpy().tolist())
     return [flat[a - start : b - start] for a, b in itertools.pairwise(offsets)]
 
 
-_TOKENS = _Codec(_encode_tokens, _decode_tokens)
+_LISTS = _Codec(_encode_lists, _decode_lists)
 _INTS = _Codec(
     _PLAIN.encode,
     lambda array: array.to_pylist() if array.null_count else array.to_numpy().tolist(),
 )
 _STRING, _INT, _FLOAT, _BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+_INT_LIST, _FLOAT_LIST = pa.list_(pa.int32()), pa.list_(pa.float64())
 
 
 @dataclass(frozen=True)
@@ -126,7 +134,8 @@ class FileKind(Generic[Row]):
     codecs: Mapping[str, _Codec] = field(default_factory=dict[str, _Codec])
 
     def __post_init__(self) -> None:
-        by_kind = {name: _INTS for name, kind, _ in self.columns if kind == _INT}
+        codecs = {_INT: _INTS, _INT_LIST: _LISTS, _FLOAT_LIST: _LISTS}
+        by_kind = {name: codecs[kind] for name, kind, _ in self.columns if kind in codecs}
         object.__setattr__(self, "codecs", {**by_kind, **self.codecs})
 
     @property
@@ -165,7 +174,7 @@ class FileKind(Generic[Row]):
 
 
 # What stands for a column that the reader asked to leave out.
-_ABSENT: dict[str, Any] = {"output_token_ids": ()}
+_ABSENT: dict[str, Any] = {"output_token_ids": (), "thought": ""}
 
 INSTANCES = FileKind(
     "instances",
@@ -205,6 +214,7 @@ REQUESTS = FileKind(
         ("max_tokens", _INT, False),
         ("constraint_kind", _STRING, False),
         ("constraint_digest", _STRING, False),
+        ("num_reserved_tokens", _INT, False),
     ),
     batch_rows=32_768,
     dictionary=(
@@ -217,6 +227,7 @@ REQUESTS = FileKind(
         "max_tokens",
         "constraint_kind",
         "constraint_digest",
+        "num_reserved_tokens",
     ),
 )
 
@@ -233,7 +244,7 @@ COMPLETIONS = FileKind(
         ("chunk", _INT, False),
         ("status", _STRING, False),
         ("reply", _STRING, False),
-        ("output_token_ids", pa.list_(pa.int32()), False),
+        ("output_token_ids", _INT_LIST, False),
         ("finish_reason", _STRING, True),
         ("num_prompt_tokens", _INT, False),
         ("num_output_tokens", _INT, False),
@@ -243,6 +254,13 @@ COMPLETIONS = FileKind(
         ("seed", _INT, True),
         ("error", _STRING, True),
         ("latency_s", _FLOAT, False),
+        ("thought", _STRING, False),
+        ("num_thought_tokens", _INT, False),
+        ("token_logprobs", _FLOAT_LIST, True),
+        ("token_ranks", _INT_LIST, True),
+        ("overruled_share", _FLOAT, True),
+        ("logprob_cost", _FLOAT, True),
+        ("option_logprobs", _STRING, True),
     ),
     batch_rows=4_096,
     dictionary=(
@@ -256,10 +274,11 @@ COMPLETIONS = FileKind(
         "num_prompt_tokens",
         "num_output_tokens",
         "num_cached_tokens",
+        "num_thought_tokens",
         "constraint_kind",
         "error",
     ),
-    codecs={"output_token_ids": _TOKENS},
+    codecs={"option_logprobs": _JSON},
 )
 
 SCORES = FileKind(

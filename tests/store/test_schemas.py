@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from collections.abc import Mapping
 
 import pytest
 from example_runs import completion, instance
@@ -17,6 +18,7 @@ INT32 = st.integers(0, 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 # Every Unicode character; a lone surrogate is not one.
 TEXT = st.text(max_size=40)
+FLOATS = st.floats(allow_nan=False)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
@@ -27,11 +29,14 @@ BY_TYPE: dict[typing.Any, st.SearchStrategy[typing.Any]] = {
     str | None: st.none() | TEXT,
     int: INT64,
     int | None: st.none() | INT64,
-    float: st.floats(allow_nan=False),
-    float | None: st.none() | st.floats(allow_nan=False),
+    float: FLOATS,
+    float | None: st.none() | FLOATS,
     bool: st.booleans(),
     bool | None: st.none() | st.booleans(),
     tuple[int, ...]: st.lists(INT32, max_size=5).map(tuple),
+    tuple[int, ...] | None: st.none() | st.lists(INT32, max_size=5).map(tuple),
+    tuple[float, ...] | None: st.none() | st.lists(FLOATS, max_size=5).map(tuple),
+    Mapping[str, float] | None: st.none() | st.dictionaries(TEXT, FLOATS, max_size=3),
 }
 
 
