@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +82,15 @@ def export_run(run: RunFolder, path: Path, version: str = SCORING_VERSION) -> in
 def _rows(run: RunFolder, version: str) -> Iterator[dict[str, Any]]:
     instances = {key: rest for key, *rest in run.read_instance_columns("key", *_INSTANCE_NAMES)}
     for completion, score in run.iter_scored(version):
-        row = {name: getattr(completion, name) for name in COMPLETIONS.column_names}
+        row = {name: _plain(getattr(completion, name)) for name in COMPLETIONS.column_names}
         row |= zip(_INSTANCE_NAMES, instances[completion.instance_key], strict=True)
         row |= {name: score and getattr(score, name) for name in _SCORE_NAMES}
         yield row
+
+
+def _plain(value: Any) -> Any:
+    # As in the parts: a mapping, whose keys differ from row to row, is JSON text.
+    return json.dumps(value, default=dict) if isinstance(value, Mapping) else value
 
 
 def _batches(rows: Iterable[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:

@@ -22,7 +22,7 @@ def run(tmp_path: Path) -> RunFolder:
     run.publish_part(0, [completion(0), completion(1, reply="3\u2028é")])
     run.publish_part(0, [completion(0, reply="7")])
     score_run(run)
-    run.publish_part(0, [completion(2)])
+    run.publish_part(0, [completion(2, option_logprobs={"Yes": -0.5}, token_logprobs=(-0.25,))])
     return run
 
 
@@ -37,6 +37,7 @@ def test_rows_have_the_completion_the_instances_words_and_the_score(
     assert (first["id"], first["subset"], first["rc"]) == ("algebra_REL-A1_00000", "3x3", 2)
     assert (first["verdict"], first["prediction"]) == ("correct", "2")
     assert (second["reply"], second["correct"]) == ("3\u2028é", False)
+    assert (third["option_logprobs"], third["token_logprobs"]) == ('{"Yes": -0.5}', [-0.25])
     assert [third[name] for name in ("verdict", "correct", "parsed", "upstream_correct")] == (
         [None] * 4
     )
