@@ -20,9 +20,9 @@ QUICKSTART = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
 def test_the_quick_start_ends_with_a_scored_row_for_every_request(
     demo_checkpoint: Path, tmp_path: Path
 ) -> None:
+    model = f"model.path={demo_checkpoint}"
     done = subprocess.run(
-        [sys.executable, "-m", "rel_batch", "run", str(QUICKSTART)]
-        + ["--set", f"model.path={demo_checkpoint}"],
+        [sys.executable, "-m", "rel_batch", "run", str(QUICKSTART), "--set", model],
         cwd=tmp_path,
         capture_output=True,
         text=True,
