@@ -50,7 +50,8 @@ def score_reply(
     task = task_for(instance.task)
     if scorer == "upstream":
         return task.score_upstream(instance, reply)
-    score = task.score(instance, answer_of(reply), truncated=finish_reason == "length")
+    answer, truncated = task.read_answer(answer_of(reply), truncated=finish_reason == "length")
+    score = task.score(instance, answer, truncated=truncated)
     return replace(score, overlap=task.overlap(instance, score)) if overlap else score
 
 

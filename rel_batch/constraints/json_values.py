@@ -46,14 +46,19 @@ class JsonValue:
 
     def constraint(self, kind: Kind) -> Constraint:
         """The constraint that a reply is one of these texts."""
-        return Constraint(kind, self.expression, schema=_compact(self.schema))
+        return Constraint(kind, self.expression, schema=render_json(self.schema))
 
 
 def json_enum(*values: str | int | bool) -> JsonValue:
     """One of the given values."""
-    options = tuple(Text(_compact(value)) for value in values)
+    options = tuple(Text(render_json(value)) for value in values)
     expression = options[0] if len(options) == 1 else OneOf(options)
     return JsonValue({"enum": list(values)}, expression)
+
+
+def json_fixed(values: list[int]) -> JsonValue:
+    """Exactly this array of integers."""
+    return JsonValue({"const": values}, Text(render_json(values)))
 
 
 def json_integer(least: int, most: int) -> JsonValue:
@@ -64,7 +69,7 @@ def json_integer(least: int, most: int) -> JsonValue:
 def json_string(chars: str, least: int, most: int) -> JsonValue:
     """A string of these characters, of which none needs an escape in JSON or in a pattern's
     class but `]^-[`."""
-    if any(_compact(char) != f'"{char}"' or char == "\\" for char in chars):
+    if any(render_json(char) != f'"{char}"' or char == "\\" for char in chars):
         raise ValueError("a character of the string would need an escape in JSON")
     members = "".join(f"\\{c}" if c in "]^-[" else c for c in chars.replace("^", ""))
     members += "\\^" if "^" in chars else ""
@@ -89,7 +94,7 @@ def json_subset(names: tuple[str, ...], order: Order) -> JsonValue:
     Its schema cannot be had in the JSON modes at hand (xgrammar has no `uniqueItems`): it says
     what a prompt can show, and the expression is what is decoded.
     """
-    quoted = tuple(_compact(name) for name in names)
+    quoted = tuple(render_json(name) for name in names)
     return JsonValue(
         {
             "type": "array",
@@ -106,7 +111,7 @@ def json_object(**properties: JsonValue) -> JsonValue:
     """An object with exactly these keys, in this order."""
     parts: list[Expression] = []
     for position, (key, value) in enumerate(properties.items()):
-        parts += [Text(("," if position else "{") + _compact(key) + ":"), value.expression]
+        parts += [Text(("," if position else "{") + render_json(key) + ":"), value.expression]
     return JsonValue(
         {
             "type": "object",
@@ -126,5 +131,14 @@ def json_either(*options: JsonValue) -> JsonValue:
     )
 
 
-def _compact(value: Any) -> str:
+def render_json(value: Any) -> str:
+    """`value` as these shapes write it: no white space, characters as they are."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text; None if it is none, or nested beyond reason."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -14,9 +14,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from rel_batch.constraints import Constraint, Kind, texts
+from rel_batch.constraints.json_values import JsonValue, json_integer, json_object
 from rel_batch.records import Instance, Score
 from rel_batch.tasks.choices import numbers_in, read_choice
 from rel_batch.tasks.task import Complexity, FieldError, RawRecord, Task
@@ -71,7 +72,9 @@ class AlgebraTask(Task):
     title: str
     binds_whole_rows: bool
     max_tokens: int = 32
+    constraint_kinds: tuple[Kind, ...] = ("none", "format", "json", "regex")
 
+    json_example: ClassVar[str] = '{"answer":0}'
     domain: ClassVar[str] = "algebra"
     headline: ClassVar[Literal["accuracy", "exact_match"]] = "accuracy"
     has_set_metrics: ClassVar[bool] = False
@@ -98,13 +101,29 @@ class AlgebraTask(Task):
     def constraint(self, instance: Instance, kind: Kind) -> Constraint:
         if kind == "none":
             return Constraint("none")
-        if kind == "format":
+        if kind == "json":
+            return self.json_shape(instance).constraint(kind)
+        if kind in ("format", "regex"):
             base = _read_question(instance.question).base
-            return Constraint("format", texts(tuple(str(base + i) for i in range(NUM_CHOICES))))
+            return Constraint(kind, texts(tuple(str(base + i) for i in range(NUM_CHOICES))))
         raise ValueError(f"{self.name} has no constraint {kind!r}")
 
     def reference_reply(self, instance: Instance) -> str:
         return str(_read_question(instance.question).base + instance.answer["target"])
+
+    def json_shape(self, instance: Instance) -> JsonValue:
+        base = _read_question(instance.question).base
+        return json_object(answer=json_integer(base, base + NUM_CHOICES - 1))
+
+    def json_reply(self, instance: Instance) -> dict[str, int]:
+        return {"answer": int(self.reference_reply(instance))}
+
+    def text_of_json(self, value: Any) -> str | None:
+        match value:
+            case {"answer": int(label)} if not isinstance(label, bool):
+                return str(label)
+            case _:
+                return None
 
     def score(self, instance: Instance, answer: str, *, truncated: bool) -> Score:
         question = _read_question(instance.question)

@@ -11,10 +11,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, cast
 
-from rel_batch.constraints import Constraint, Kind, OneOf, Seq, Text, separated, texts
+from rel_batch.constraints import Constraint, Kind, OneOf, Seq, Subset, Text, separated, texts
+from rel_batch.constraints.json_values import (
+    JsonValue,
+    json_array,
+    json_either,
+    json_enum,
+    json_object,
+    json_subset,
+)
 from rel_batch.overlap import Overlap, set_overlap
 from rel_batch.records import Instance, Score
 from rel_batch.tasks.task import Complexity, FieldError, RawRecord, Task
@@ -61,7 +69,12 @@ class HomoplasyTask(Task):
     name: str = "REL-B1"
     title: str = "homoplasy in an alignment"
     max_tokens: int = 256
+    constraint_kinds: tuple[Kind, ...] = (
+        *("none", "format", "json", "regex"),
+        *("set", "ascending", "json_set", "json_ascending"),
+    )
 
+    json_example: ClassVar[str] = '{"homoplasy":true,"taxa":["NAME","NAME"]}'
     domain: ClassVar[str] = "biology"
     headline: ClassVar[Literal["accuracy", "exact_match"]] = "exact_match"
     has_set_metrics: ClassVar[bool] = True
@@ -88,11 +101,46 @@ class HomoplasyTask(Task):
     def constraint(self, instance: Instance, kind: Kind) -> Constraint:
         if kind == "none":
             return Constraint("none")
-        if kind == "format":
-            names = taxa_names(instance.question)
-            listed = separated(texts(tuple(names)), ", ", 1, len(names))
-            return Constraint("format", OneOf((Text("No"), Seq((Text("Yes: "), listed)))))
-        raise ValueError(f"{self.name} has no constraint {kind!r}")
+        names = tuple(taxa_names(instance.question))
+        if kind in ("format", "regex"):
+            listed = separated(texts(names), ", ", 1, len(names))
+        elif kind in ("set", "ascending"):
+            listed = Subset(names, ", ", "any" if kind == "set" else "ascending")
+        elif kind == "json":
+            return self.json_shape(instance).constraint(kind)
+        elif kind in ("json_set", "json_ascending"):
+            order = "any" if kind == "json_set" else "ascending"
+            return _json_shape(names, json_subset(names, order)).constraint(kind)
+        else:
+            raise ValueError(f"{self.name} has no constraint {kind!r}")
+        return Constraint(kind, OneOf((Text("No"), Seq((Text("Yes: "), listed)))))
+
+    def json_shape(self, instance: Instance) -> JsonValue:
+        names = tuple(taxa_names(instance.question))
+        return _json_shape(names, json_array(json_enum(*names), 1, len(names)))
+
+    def json_reply(self, instance: Instance) -> dict[str, Any]:
+        taxa = list(instance.answer["taxa"])
+        return {"homoplasy": bool(taxa), "taxa": taxa}
+
+    def text_of_json(self, value: Any) -> str | None:
+        match value:
+            case {"homoplasy": False, "taxa": []}:
+                return "No"
+            case {"homoplasy": True, "taxa": [*taxa]} if taxa and all(
+                isinstance(taxon, str) for taxon in taxa
+            ):
+                return "Yes: " + ", ".join(taxa)
+            case _:
+                return None
+
+    def reference_reply_for(self, instance: Instance, kind: Kind) -> str:
+        if kind not in ("ascending", "json_ascending"):
+            return super().reference_reply_for(instance, kind)
+        place = {name: i for i, name in enumerate(taxa_names(instance.question))}
+        taxa = sorted(instance.answer["taxa"], key=place.__getitem__)
+        ordered = replace(instance, answer={**instance.answer, "taxa": taxa})
+        return super().reference_reply_for(ordered, kind)
 
     def reference_reply(self, instance: Instance) -> str:
         if instance.answer["label"] == "no":
@@ -131,6 +179,14 @@ class HomoplasyTask(Task):
             else ("wrong_taxa" if label == instance.answer["label"] else "wrong_label")
         )
         return _score(prediction, failure, set_overlap(taxa, gold) if gold else None)
+
+
+def _json_shape(names: tuple[str, ...], listed: JsonValue) -> JsonValue:
+    none = json_array(json_enum(names[0]), 0, 0)
+    return json_either(
+        json_object(homoplasy=json_enum(False), taxa=none),
+        json_object(homoplasy=json_enum(True), taxa=listed),
+    )
 
 
 def _failure(

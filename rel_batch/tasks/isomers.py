@@ -20,14 +20,24 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
-from rel_batch.constraints import Constraint, Kind, separated, texts
+from rel_batch.constraints import Constraint, Expression, Kind, separated, texts
+from rel_batch.constraints.json_values import JsonValue, json_array, json_enum, json_object
 from rel_batch.overlap import set_overlap
 from rel_batch.records import Instance, Score
 from rel_batch.tasks import upstream_chemistry
 from rel_batch.tasks.molecule_lists import check_listed, check_molecules
-from rel_batch.tasks.tags import ONE_SMILES, Tag, at_kind, bare_smiles, decide, find_tags
+from rel_batch.tasks.tags import (
+    JSON_SMILES,
+    SMILES_KINDS,
+    Tag,
+    around_smiles,
+    bare_smiles,
+    decide,
+    find_tags,
+    one_smiles,
+)
 from rel_batch.tasks.task import Complexity, FieldError, RawRecord, Task
 
 _LABEL_TAG = re.compile(r"<\s*(yes|no)\s*(?:/\s*)?>(?:\s*<\s*/\s*\1\s*>)?", re.IGNORECASE)
@@ -51,7 +61,9 @@ class IsomerSetTask(Task):
     name: str = "REL-C1"
     title: str = "constitutional isomers?"
     max_tokens: int = 32
+    constraint_kinds: tuple[Kind, ...] = ("none", "format", "json", "regex")
 
+    json_example: ClassVar[str] = '{"answer":"Yes"}'
     domain: ClassVar[str] = "chemistry"
     headline: ClassVar[Literal["accuracy", "exact_match"]] = "exact_match"
     has_set_metrics: ClassVar[bool] = False
@@ -63,11 +75,32 @@ class IsomerSetTask(Task):
             raise FieldError("answer.label", f'expected "Yes" or "No", found {label!r:.80}')
         return Complexity(rc=2, num_entities=len(molecules))
 
-    def constraint(self, instance: Instance, kind: Kind) -> Constraint:  # noqa: ARG002
-        return at_kind(kind, _LABELS, self.name)
+    def constraint(self, instance: Instance, kind: Kind) -> Constraint:
+        match kind:
+            case "none":
+                return Constraint(kind)
+            case "format" | "regex":
+                return Constraint(kind, _LABELS)
+            case "json":
+                return self.json_shape(instance).constraint(kind)
+            case _:
+                raise ValueError(f"{self.name} has no constraint {kind!r}")
 
     def reference_reply(self, instance: Instance) -> str:
         return f"<{instance.answer['label']}>"
+
+    def json_shape(self, instance: Instance) -> JsonValue:  # noqa: ARG002
+        return json_object(answer=json_enum("Yes", "No"))
+
+    def json_reply(self, instance: Instance) -> dict[str, str]:
+        return {"answer": instance.answer["label"]}
+
+    def text_of_json(self, value: Any) -> str | None:
+        match value:
+            case {"answer": "Yes" | "No" as label}:
+                return f"<{label}>"
+            case _:
+                return None
 
     def score(self, instance: Instance, answer: str, *, truncated: bool) -> Score:
         label = _read_label(answer, truncated=truncated)
@@ -103,7 +136,9 @@ class MissingIsomersTask(Task):
     name: str = "REL-C3"
     title: str = "missing constitutional isomers"
     max_tokens: int = 3_072
+    constraint_kinds: tuple[Kind, ...] = SMILES_KINDS
 
+    json_example: ClassVar[str] = '{"smiles":["SMILES","SMILES"]}'
     domain: ClassVar[str] = "chemistry"
     headline: ClassVar[Literal["accuracy", "exact_match"]] = "exact_match"
     has_set_metrics: ClassVar[bool] = True
@@ -113,8 +148,25 @@ class MissingIsomersTask(Task):
         missing = check_molecules("answer.missing_smiles", record.answer.get("missing_smiles"))
         return Complexity(rc=len(missing), num_entities=len(given))
 
-    def constraint(self, instance: Instance, kind: Kind) -> Constraint:  # noqa: ARG002
-        return at_kind(kind, _SMILES_LINES, self.name)
+    def constraint(self, instance: Instance, kind: Kind) -> Constraint:
+        if kind == "none":
+            return Constraint(kind)
+        if kind == "json":
+            return self.json_shape(instance).constraint(kind)
+        return around_smiles(kind, _lines)
+
+    def json_shape(self, instance: Instance) -> JsonValue:  # noqa: ARG002
+        return json_object(smiles=json_array(JSON_SMILES, 1, MAX_LINES))
+
+    def json_reply(self, instance: Instance) -> dict[str, Any]:
+        return {"smiles": list(instance.answer["missing_smiles"])}
+
+    def text_of_json(self, value: Any) -> str | None:
+        match value:
+            case {"smiles": [*found]} if found and all(isinstance(text, str) for text in found):
+                return "\n".join(f"<smiles>{text}</smiles>" for text in cast("list[str]", found))
+            case _:
+                return None
 
     def reference_reply(self, instance: Instance) -> str:
         return "\n".join(f"<smiles>{s}</smiles>" for s in instance.answer["missing_smiles"])
@@ -193,6 +245,12 @@ def _molecules(smiles: tuple[str, ...]) -> frozenset[str]:
 
 
 _LABELS = texts(("<Yes>", "<No>"))
-_SMILES_LINES = separated(ONE_SMILES, "\n", 1, None)
+# Of the JSON array; the largest gold has 92.
+MAX_LINES = 256
+
+
+def _lines(smiles: Expression) -> Expression:
+    return separated(one_smiles(smiles), "\n", 1, None)
+
 
 ISOMER_TASKS = (IsomerSetTask(), MissingIsomersTask())

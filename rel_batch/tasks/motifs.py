@@ -23,11 +23,20 @@ from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from rel_batch.constraints import Constraint, Expression, Kind, Seq, Text
+from rel_batch.constraints.json_values import JsonValue, json_array, json_fixed, json_object
 from rel_batch.records import Instance, Score
 from rel_batch.tasks import upstream_chemistry
 from rel_batch.tasks.molecule_lists import check_listed, check_syntax
 from rel_batch.tasks.selections import read_selection
-from rel_batch.tasks.tags import ONE_SMILES, SMILES_RUN, at_kind, bare_smiles, decide, find_tags
+from rel_batch.tasks.tags import (
+    JSON_SMILES,
+    SMILES_KINDS,
+    around_smiles,
+    bare_smiles,
+    decide,
+    find_tags,
+    one_smiles,
+)
 from rel_batch.tasks.task import Complexity, FieldError, RawRecord, Task
 
 
@@ -39,7 +48,9 @@ class CommonMotifTask(Task):
     name: str = "REL-C2"
     title: str = "largest common motif"
     max_tokens: int = 256
+    constraint_kinds: tuple[Kind, ...] = SMILES_KINDS
 
+    json_example: ClassVar[str] = '{"smiles":"SMILES"}'
     domain: ClassVar[str] = "chemistry"
     headline: ClassVar[Literal["accuracy", "exact_match"]] = "exact_match"
     has_set_metrics: ClassVar[bool] = False
@@ -53,8 +64,25 @@ class CommonMotifTask(Task):
             raise FieldError("answer.smiles", f"expected a SMILES, found {gold!r:.100}")
         return Complexity(rc=2, num_entities=len(molecules))
 
-    def constraint(self, instance: Instance, kind: Kind) -> Constraint:  # noqa: ARG002
-        return at_kind(kind, ONE_SMILES, self.name)
+    def constraint(self, instance: Instance, kind: Kind) -> Constraint:
+        if kind == "none":
+            return Constraint(kind)
+        if kind == "json":
+            return self.json_shape(instance).constraint(kind)
+        return around_smiles(kind, one_smiles)
+
+    def json_shape(self, instance: Instance) -> JsonValue:  # noqa: ARG002
+        return json_object(smiles=JSON_SMILES)
+
+    def json_reply(self, instance: Instance) -> dict[str, str]:
+        return {"smiles": instance.answer["smiles"]}
+
+    def text_of_json(self, value: Any) -> str | None:
+        match value:
+            case {"smiles": str(text)}:
+                return f"<smiles>{text}</smiles>"
+            case _:
+                return None
 
     def reference_reply(self, instance: Instance) -> str:
         return f"<smiles>{instance.answer['smiles']}</smiles>"
@@ -120,7 +148,9 @@ class MotifSelectionTask(Task):
     name: str = "REL-C4"
     title: str = "one motif from each molecule"
     max_tokens: int = 4_096
+    constraint_kinds: tuple[Kind, ...] = SMILES_KINDS
 
+    json_example: ClassVar[str] = '{"indices":[0,1],"motifs":["SMILES","SMILES"]}'
     domain: ClassVar[str] = "chemistry"
     headline: ClassVar[Literal["accuracy", "exact_match"]] = "exact_match"
     has_set_metrics: ClassVar[bool] = False
@@ -146,7 +176,31 @@ class MotifSelectionTask(Task):
         return Complexity(rc=len(molecules), num_entities=len(molecules))
 
     def constraint(self, instance: Instance, kind: Kind) -> Constraint:
-        return at_kind(kind, _one_motif_each(len(instance.answer["molecules"])), self.name)
+        if kind == "none":
+            return Constraint(kind)
+        if kind == "json":
+            return self.json_shape(instance).constraint(kind)
+        return _one_motif_each(kind, len(instance.answer["molecules"]))
+
+    def json_shape(self, instance: Instance) -> JsonValue:
+        count = len(instance.answer["molecules"])
+        return json_object(
+            indices=json_fixed(list(range(count))), motifs=json_array(JSON_SMILES, count, count)
+        )
+
+    def json_reply(self, instance: Instance) -> dict[str, Any]:
+        motifs = instance.answer["selected_motifs"]
+        indices = list(range(len(instance.answer["molecules"])))
+        return {"indices": indices, "motifs": [motifs[str(index)] for index in indices]}
+
+    def text_of_json(self, value: Any) -> str | None:
+        match value:
+            case {"indices": [*indices], "motifs": [*motifs]} if len(indices) == len(motifs):
+                pairs = zip(indices, motifs, strict=True)
+                lines = [f"<motif_{index}>{motif}</motif_{index}>" for index, motif in pairs]
+                return "\n".join((f"<indices>{','.join(map(str, indices))}</indices>", *lines))
+            case _:
+                return None
 
     def reference_reply(self, instance: Instance) -> str:
         motifs = instance.answer["selected_motifs"]
@@ -184,12 +238,15 @@ def _check_number(record: RawRecord, name: str, least: int, stated: str) -> None
 
 
 @lru_cache(maxsize=128)
-def _one_motif_each(num_molecules: int) -> Expression:
-    indices = ",".join(map(str, range(num_molecules)))
-    parts: list[Expression] = [Text(f"<indices>{indices}</indices>")]
-    for index in range(num_molecules):
-        parts += [Text(f"\n<motif_{index}>"), SMILES_RUN, Text(f"</motif_{index}>")]
-    return Seq(tuple(parts))
+def _one_motif_each(kind: Kind, num_molecules: int) -> Constraint:
+    def envelope(smiles: Expression) -> Expression:
+        indices = ",".join(map(str, range(num_molecules)))
+        parts: list[Expression] = [Text(f"<indices>{indices}</indices>")]
+        for index in range(num_molecules):
+            parts += [Text(f"\n<motif_{index}>"), smiles, Text(f"</motif_{index}>")]
+        return Seq(tuple(parts))
+
+    return around_smiles(kind, envelope)
 
 
 MOTIF_TASKS = (CommonMotifTask(), MotifSelectionTask())

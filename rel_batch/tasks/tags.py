@@ -20,7 +20,14 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from rel_batch.constraints import Chars, Constraint, Expression, Kind, Repeat, Seq, Text
-from rel_batch.constraints.smiles_grammar import AROMATIC_SYMBOLS, ELEMENTS
+from rel_batch.constraints.json_values import JsonValue, json_string
+from rel_batch.constraints.molecules import Molecule
+from rel_batch.constraints.smiles_grammar import (
+    AROMATIC_SYMBOLS,
+    ELEMENTS,
+    SMILES,
+    SMILES_RULES,
+)
 
 # Every character of OpenSMILES: elements, aromatic symbols, and what stands between them.
 _SMILES_CHARS = "".join(
@@ -30,7 +37,9 @@ _SMILES_CHARS = "".join(
 # of compilation in xgrammar, where this run costs 10 microseconds. `max_tokens` bounds the reply.
 SMILES_RUN: Expression = Repeat(Chars(_SMILES_CHARS), 1, None)
 
-ONE_SMILES: Expression = Seq((Text("<smiles>"), SMILES_RUN, Text("</smiles>")))
+# The same in JSON, where a backslash would need an escape and no SMILES of REL has one.
+JSON_SMILES: JsonValue = json_string(_SMILES_CHARS.replace("\\", ""), 1, 512)
+SMILES_KINDS: tuple[Kind, ...] = ("none", "format", "json", "regex", "syntax", "molecule")
 
 _PLACEHOLDER = "your_smiles_here"
 _MARKUP = " \t\r\n`\"'"
@@ -66,13 +75,23 @@ class Tag:
     end: int
 
 
-def at_kind(kind: Kind, envelope: Expression, task: str) -> Constraint:
-    """The constraint of a task whose `format` is `envelope`. Raises ValueError for other kinds."""
-    if kind == "none":
-        return Constraint("none")
-    if kind == "format":
-        return Constraint("format", envelope)
-    raise ValueError(f"{task} has no constraint {kind!r}")
+def around_smiles(kind: Kind, envelope: Callable[[Expression], Expression]) -> Constraint:
+    """The constraint of a kind whose SMILES stand in an envelope. Raises ValueError for a kind
+    that says nothing of SMILES."""
+    match kind:
+        case "format" | "regex":
+            return Constraint(kind, envelope(SMILES_RUN))
+        case "syntax":
+            return Constraint(kind, envelope(SMILES), SMILES_RULES)
+        case "molecule":
+            return Constraint(kind, envelope(Molecule()))
+        case _:
+            raise ValueError(f"no constraint {kind!r} around SMILES")
+
+
+def one_smiles(smiles: Expression) -> Expression:
+    """`smiles` in its tag."""
+    return Seq((Text("<smiles>"), smiles, Text("</smiles>")))
 
 
 def find_tags(name: str, text: str, *, cut: bool = False) -> list[Tag]:

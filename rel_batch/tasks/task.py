@@ -15,7 +15,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from rel_batch.constraints import Constraint, Kind
+from rel_batch.constraints.json_values import JsonValue, parse_json, render_json
 from rel_batch.records import Instance, Score
+
+JSON_KINDS: tuple[Kind, ...] = ("json", "json_set", "json_ascending")
+_JSON_INSTRUCTION = "Give the answer as JSON, without white space, in exactly this form:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class Task(ABC):
     has_set_metrics: ClassVar[bool]
     # The kinds that mean something for the task, in the order of the ladder.
     constraint_kinds: tuple[Kind, ...] = ("none", "format")
+    # A reply in JSON, as the prompt shows it.
+    json_example: ClassVar[str]
     # Default bound on the reply, in tokens: about twice what the longest gold reply needs.
     max_tokens: int
 
@@ -87,6 +93,40 @@ class Task(ABC):
     @abstractmethod
     def reference_reply(self, instance: Instance) -> str:
         """A correct reply, as the paper's prompt asks for it; its `format` constraint admits it."""
+
+    @abstractmethod
+    def json_shape(self, instance: Instance) -> JsonValue:
+        """What a reply may be in JSON: the same content as the paper's text."""
+
+    @abstractmethod
+    def json_reply(self, instance: Instance) -> Any:
+        """The reference reply as a value of `json_shape`."""
+
+    @abstractmethod
+    def text_of_json(self, value: Any) -> str | None:
+        """The paper's text of a JSON value that has the shape; None for any other value."""
+
+    def reference_reply_for(self, instance: Instance, kind: Kind) -> str:
+        """A correct reply that the constraint of `kind` admits."""
+        if kind in JSON_KINDS:
+            return render_json(self.json_reply(instance))
+        return self.reference_reply(instance)
+
+    def instruction(self, kind: Kind) -> str:
+        """What is added to the paper's prompt so that the model knows of `kind`; "" for most."""
+        return f"\n\n{_JSON_INSTRUCTION} {self.json_example}" if kind in JSON_KINDS else ""
+
+    def read_answer(self, answer: str, *, truncated: bool) -> tuple[str, bool]:
+        """`answer` with a reply in JSON put into the paper's words, and whether it may be cut.
+
+        A JSON object that is closed was complete before the cut.
+        """
+        if answer.startswith("{"):
+            value = parse_json(answer)
+            text = None if value is None else self.text_of_json(value)
+            if text is not None:
+                return text, False
+        return answer, truncated
 
     @abstractmethod
     def score(self, instance: Instance, answer: str, *, truncated: bool) -> Score:

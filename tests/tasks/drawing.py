@@ -6,32 +6,35 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from rel_batch.constraints import Chars, Constraint, Expression, OneOf, Repeat, Rule, Seq, Text
+from rel_batch.constraints import Constraint
+from rel_batch.constraints.machine import DEAD, Machine
 
-_MOST_REPEATS = 6
+_MOST_FREE_CHARS = 60
 
 
 def admitted_by(constraint: Constraint) -> st.SearchStrategy[str]:
     """Texts that `constraint`, which must admit less than everything, admits."""
     assert constraint.expression is not None
-    expression, rules = constraint.expression, dict(constraint.rules)
-    return st.integers(0, 2**32).map(lambda seed: _draw(expression, rules, Random(seed)))
+    machine = Machine(constraint.expression, dict(constraint.rules))
+    return st.integers(0, 2**32).map(lambda seed: _walk(machine, Random(seed)))
 
 
-def _draw(expression: Expression, rules: dict[str, Expression], rng: Random) -> str:
-    match expression:
-        case Text(text):
-            return text
-        case Chars():
-            return rng.choice(expression.chars)
-        case Seq(parts):
-            return "".join(_draw(part, rules, rng) for part in parts)
-        case OneOf(options):
-            return _draw(rng.choice(options), rules, rng)
-        case Repeat(item, least, most):
-            top = least + _MOST_REPEATS if most is None else min(most, least + _MOST_REPEATS)
-            return "".join(_draw(item, rules, rng) for _ in range(rng.randint(least, top)))
-        case Rule(name):
-            return _draw(rules[name], rules, rng)
-        case _:
-            raise TypeError(f"cannot draw from {expression!r}")
+def _walk(machine: Machine, rng: Random) -> str:
+    """Some characters at random, then the way to the nearest end that the machine knows."""
+    machine.forget()
+    state, text = machine.start, ""
+    free = rng.randint(0, _MOST_FREE_CHARS)
+    while free > 0 or not machine.is_final(state):
+        chars = machine.next_chars(state)
+        assert chars is not None
+        ways = {char: machine.step(state, char) for char in sorted(chars)}
+        ways = {char: after for char, after in ways.items() if after != DEAD}
+        if not ways:
+            break
+        if free > 0:
+            char = rng.choice(list(ways))
+        else:
+            char = min(ways, key=lambda char: machine.distance(ways[char]))
+        state, text = ways[char], text + char
+        free -= 1
+    return text

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rel_batch import constraint_for, read_instances, score_reply
+from rel_batch.constraints import Kind
 from rel_batch.errors import ConfigError
 from rel_batch.records import VERDICTS, Instance, Score
 from rel_batch.tasks import TASKS, task_for
@@ -86,16 +87,18 @@ def all_shared(shared: Path) -> Iterator[Instance]:
 
 
 def holds_for_its_reference(instance: Instance) -> None:
-    reply = task_for(instance.task).reference_reply(instance)
-    for kind in task_for(instance.task).constraint_kinds:
+    task = task_for(instance.task)
+    assert task.reference_reply_for(instance, "format") == task.reference_reply(instance)
+    for kind in task.constraint_kinds:
+        reply = task.reference_reply_for(instance, kind)
         constraint = constraint_for(instance, kind)
         assert constraint.kind == kind
         assert constraint.matches(reply)
         assert constraint.admits_prefix(reply[: len(reply) // 2])
-    score = score_reply(instance, reply)
-    assert (score.verdict, score.failure) == ("correct", None)
-    if score.f1 is not None:
-        assert (score.precision, score.recall, score.f1) == (1.0, 1.0, 1.0)
+        score = score_reply(instance, reply)
+        assert (score.verdict, score.failure) == ("correct", None)
+        if score.f1 is not None:
+            assert (score.precision, score.recall, score.f1) == (1.0, 1.0, 1.0)
 
 
 @each_sample
@@ -121,9 +124,13 @@ def test_a_reply_cut_before_the_reference_reply_ends_is_never_correct(instance: 
         assert not score_reply(instance, reply[:cut], "length").correct
 
 
-@each_sample
-def test_what_a_format_admits_is_never_unparsed(instance: Instance) -> None:
-    constraint = constraint_for(instance, "format")
+@pytest.mark.parametrize(
+    ("instance", "kind"),
+    [(i, kind) for i in SAMPLE for kind in task_for(i.task).constraint_kinds if kind != "none"],
+    ids=lambda value: of(value) if isinstance(value, Instance) else value,
+)
+def test_what_a_constraint_admits_is_never_unparsed(instance: Instance, kind: Kind) -> None:
+    constraint = constraint_for(instance, kind)
 
     @quick
     @given(admitted_by(constraint))
@@ -132,6 +139,15 @@ def test_what_a_format_admits_is_never_unparsed(instance: Instance) -> None:
         assert score_reply(instance, reply).parsed
 
     holds()
+
+
+@each_sample
+def test_a_prompt_is_told_of_json_and_of_nothing_else(instance: Instance) -> None:
+    task = task_for(instance.task)
+    for kind in task.constraint_kinds:
+        instruction = task.instruction(kind)
+        assert bool(instruction) == kind.startswith("json")
+        assert task.json_example in instruction or not instruction
 
 
 @each_sample
