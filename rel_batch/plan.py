@@ -31,6 +31,9 @@ from rel_batch.thoughts import Thinking
 _COST_OF_OUTPUT_TOKEN = 8
 _CHUNK_COST = 400_000
 _RENDER_BATCH = 64
+# Without a constraint a model explains itself first; cut at a bare label's length, it would
+# count as truncated whatever it was about to answer.
+_FREE_REPLY_TOKENS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +170,15 @@ def thinking_of(arm: ArmConfig, renderer: PromptRenderer) -> Thinking | None:
 
 
 def max_tokens_of(arm: ArmConfig, task: str) -> int:
-    """The bound on a reply: the arm's, or else the task's own."""
-    if arm.max_tokens == "auto":
-        return task_for(task).max_tokens
+    """The bound on a reply: the arm's; else the task's own, with room to talk if it is free."""
     if isinstance(arm.max_tokens, int):
         return arm.max_tokens
-    for name, bound in arm.max_tokens.items():
-        if name == task:
-            return bound
-    return task_for(task).max_tokens
+    if arm.max_tokens != "auto":
+        for name, bound in arm.max_tokens.items():
+            if name == task:
+                return bound
+    own = task_for(task).max_tokens
+    return max(own, _FREE_REPLY_TOKENS) if arm.constraint == "none" else own
 
 
 def _asked(instance: Instance, arm: ArmConfig) -> tuple[str, bool]:

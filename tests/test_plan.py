@@ -93,3 +93,9 @@ def test_max_tokens_may_differ_by_task() -> None:
     assert max_tokens_of(arm, "REL-A1") == 3
     assert max_tokens_of(arm, "REL-C3") == max_tokens_of(FORMAT, "REL-C3")
     assert max_tokens_of(ArmConfig(name="a", max_tokens=9), "REL-C3") == 9
+
+
+def test_a_free_reply_has_room_to_talk() -> None:
+    free = ArmConfig(name="a", constraint="none")
+    assert max_tokens_of(free, "REL-A1") >= 1024 > max_tokens_of(FORMAT, "REL-A1")
+    assert max_tokens_of(free, "REL-C4") == max_tokens_of(FORMAT, "REL-C4")
