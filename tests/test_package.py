@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -49,6 +53,36 @@ def test_a_wheel_has_the_command_the_version_and_the_licence(wheel: Path) -> Non
     assert "rel-batch = rel_batch.cli:main" in archive.read(f"{about}/entry_points.txt").decode()
     assert f"\nVersion: {rel_batch.__version__}\n" in archive.read(f"{about}/METADATA").decode()
     assert f"{about}/licenses/LICENSE" in archive.namelist()
+
+
+def test_what_the_package_imports_is_declared() -> None:
+    """Beyond the base dependencies there is only what an engine brings along."""
+    from_an_engine = {"llguidance", "torch", "transformers", "vllm", "xgrammar"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {_canonical(re.split(r"[^\w-]", line)[0]) for line in project["dependencies"]}
+    homes = metadata.packages_distributions()
+    undeclared = {
+        name
+        for name in _imported() - from_an_engine
+        if not declared & {_canonical(home) for home in homes.get(name, [name])}
+    }
+    assert undeclared == set()
+
+
+def _canonical(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def _imported() -> set[str]:
+    """The top-level names that the package imports, without the standard library's."""
+    names: set[str] = set()
+    for file in (ROOT / "rel_batch").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.split(".")[0])
+    return names - set(sys.stdlib_module_names) - {"rel_batch"}
 
 
 @pytest.mark.parametrize(
