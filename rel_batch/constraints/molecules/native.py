@@ -15,10 +15,10 @@ from array import array
 from pathlib import Path
 from typing import Any, Protocol
 
-from rel_batch.constraints.molecules import packing
+from rel_batch.constraints.molecules import packing, walks
 from rel_batch.constraints.molecules.completion import MAX_ENDING
 from rel_batch.constraints.molecules.states import SIZE
-from rel_batch.constraints.molecules.walks import MAX_DEPTH
+from rel_batch.constraints.molecules.walks import MAX_DEPTH, MEMO_ENTRIES
 
 _LIBRARY = "_native*.so"
 _NUM_STATES = MAX_ENDING + 3
@@ -75,9 +75,12 @@ class PythonAutomaton:
         import numpy as np
 
         _, states, ending = self._scratch()
+        if not hasattr(self._local, "memo"):
+            self._local.memo = [0] * (3 * MEMO_ENTRIES)
+        memo: list[int] = self._local.memo
         path = [[0] * SIZE for _ in range(MAX_DEPTH + 3)]
         found = [0] * (6 * (last - first))
-        count = packing.packed_walk(
+        count = walks.packed_walk(
             _numbers(state),
             trie.chars.tolist(),
             trie.end.tolist(),
@@ -89,6 +92,8 @@ class PythonAutomaton:
             ending,
             found,
             [0] * (MAX_DEPTH + 3),
+            [0] * (SIZE + 1),
+            memo,
         )
         return np.array(found[: 3 * count], dtype=np.int64).reshape(count, 3)
 
@@ -108,7 +113,7 @@ class NativeAutomaton:
         self._ending = library.smiles_packed_ending
         self._ending.argtypes = [pointer] * 4
         self._walk = library.smiles_packed_walk
-        self._walk.argtypes = [pointer] * 4 + [number] * 2 + [pointer] * 5
+        self._walk.argtypes = [pointer] * 4 + [number] * 2 + [pointer] * 7
         for function in (self._begin, self._advance, self._ending, self._walk):
             function.restype = number
 
@@ -156,6 +161,8 @@ class NativeAutomaton:
             at.ending,
             found.ctypes.data,
             at.ends_at,
+            at.packed,
+            at.memo,
         )
         return found[:count]
 
@@ -171,6 +178,7 @@ class _Scratch:
             "ending": _NUM_ENDING,
             "path": SIZE * (MAX_DEPTH + 3),
             "ends_at": MAX_DEPTH + 3,
+            "memo": 3 * MEMO_ENTRIES,
         }
         self._memory = {name: (ctypes.c_int64 * size)() for name, size in sizes.items()}
         address = {name: ctypes.addressof(memory) for name, memory in self._memory.items()}
@@ -180,6 +188,7 @@ class _Scratch:
         self.ending = address["ending"]
         self.path = address["path"]
         self.ends_at = address["ends_at"]
+        self.memo = address["memo"]
         self.ending_numbers = self._memory["ending"]
 
 

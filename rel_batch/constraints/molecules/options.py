@@ -18,7 +18,6 @@ from rel_batch.constraints.molecules.states import (
     LETTER,
     LEX,
     MATCHINGS,
-    MAX_LIVE,
     N_AROM,
     N_AROMATIC_BONDS,
     N_BONDED,
@@ -51,6 +50,7 @@ from rel_batch.constraints.molecules.states import (
     Array,
     native,
     node_at,
+    num_slots,
 )
 from rel_batch.constraints.molecules.tree import (
     is_live,
@@ -203,7 +203,7 @@ def wanting(st: Array, order: Array) -> int:
     `order` is scratch: `MAX_LIVE` places.
     """
     needy, single = 0, 0
-    for slot in range(MAX_LIVE):
+    for slot in range(num_slots(st)):
         if st[ALIVE] >> slot & 1 and is_live(st, slot) and st[node_at(slot) + N_AROM] == 1:
             if likely_class(st, node_at(slot)) == NEEDS_DOUBLE:
                 needy |= 1 << slot

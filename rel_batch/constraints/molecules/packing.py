@@ -38,9 +38,6 @@ from rel_batch.constraints.molecules.tree import (
     order_slots,
     renumbered,
 )
-from rel_batch.constraints.molecules.walks import (
-    walk,
-)
 
 LENGTH = 0  # in front of a packed state: the length of its ending
 
@@ -151,22 +148,3 @@ def packed_ending(packed: Array, st: Array, states: States, ending: Array) -> in
     """Write the ending of a packed state to `ending`; its length."""
     unpack(packed, st)
     return complete(st, states, ending)
-
-
-@native
-def packed_walk(
-    packed: Array,
-    chars: Array,
-    end: Array,
-    marks: Array,
-    first: int,
-    last: int,
-    path: States,
-    states: States,
-    ending: Array,
-    found: Array,
-    ends_at: Array,
-) -> int:
-    """`walk` from a packed state."""
-    unpack(packed, path[0])
-    return walk(path[0], chars, end, marks, first, last, path, states, ending, found, ends_at)

@@ -83,3 +83,13 @@ def copy_state(to: Array, st: Array) -> None:
 def node_at(slot: int) -> int:
     """Where the live atom in this slot begins."""
     return NODES + slot * WIDTH
+
+
+@native
+def num_slots(st: Array) -> int:
+    """One more than the highest slot in use."""
+    count, alive = 0, st[ALIVE]
+    while alive != 0:
+        alive = alive >> 1
+        count += 1
+    return count

@@ -34,12 +34,12 @@ from rel_batch.constraints.molecules import (
     walks,
 )
 
-MODULES = (states, valences, tree, bonds, automaton, options, completion, walks, packing)
+MODULES = (states, valences, tree, bonds, automaton, options, completion, packing, walks)
 EXPORTS = ("begin", "advance", "packed_ending", "packed_walk")
 TABLES = ("VALENCE_TABLE", "EARLY", "ELEMENT_BY_LETTERS", "BOND_CHARS", "ORGANIC_SUBSET")
 _BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "/", ast.Mod: "%",
-    ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|",
+    ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
 _COMPARE = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
@@ -54,8 +54,21 @@ _PRELUDE = """#include <stdint.h>
 #include <string.h>
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))
-#define copy_state(to, st) \\
-    memmove(to, st, (MATCHINGS + 2 * (st)[NUM_MATCHINGS]) * sizeof(int64_t))
+"""
+
+
+# Copies what is in use only.
+_COPY_STATE = """
+static void copy_part(int64_t *to, const int64_t *from, int64_t first, int64_t count) {
+    memmove(to + first, from + first, count * sizeof(int64_t));
+}
+static void copy_state(int64_t *to, const int64_t *st) {
+    int64_t slots = st[ALIVE] ? 64 - __builtin_clzll(st[ALIVE]) : 0;
+    copy_part(to, st, 0, NODES + slots * WIDTH);
+    copy_part(to, st, RINGS, 3 * st[NUM_RINGS]);
+    copy_part(to, st, STACK, st[NUM_STACK]);
+    copy_part(to, st, MATCHINGS, 2 * st[NUM_MATCHINGS]);
+}
 """
 
 
@@ -71,6 +84,7 @@ def render_c() -> str:
     # the C library has functions of some of these names
     lines += [f"#define {name} smiles_{name}" for name in EXPORTS]
     lines += [f"#define {name} ({v})" for name, v in values.items() if isinstance(v, int)]
+    lines += [_COPY_STATE]
     lines += [_render_table(name, v) for name, v in values.items() if name in TABLES]
     lines += [f"{_signature(function)};" for function in functions]
     lines += [render_function(function) for function in functions]

@@ -11,7 +11,6 @@ from rel_batch.constraints.molecules.states import (
     CUR,
     ILLEGAL,
     MATCHINGS,
-    MAX_LIVE,
     MAX_MATCHINGS,
     N_AROM,
     N_AROMATIC_BONDS,
@@ -40,6 +39,7 @@ from rel_batch.constraints.molecules.states import (
     Array,
     native,
     node_at,
+    num_slots,
 )
 from rel_batch.constraints.molecules.valences import (
     aromatic_class,
@@ -104,7 +104,7 @@ def is_live(st: Array, slot: int) -> bool:
 @native
 def drop(st: Array, slot: int) -> None:
     st[ALIVE] &= ~(1 << slot)
-    for other in range(MAX_LIVE):
+    for other in range(num_slots(st)):
         if st[ALIVE] >> other & 1:
             st[node_at(other) + N_BONDED] &= ~(1 << slot)
 
@@ -116,7 +116,7 @@ def prune(st: Array, slot: int) -> bool:
         n = node_at(slot)
         owes = 1 if st[n + N_AROM] == 1 and st[n + N_ON_RING] == 0 else 0
         num_children, child = 0, -1
-        for other in range(MAX_LIVE):
+        for other in range(num_slots(st)):
             if st[ALIVE] >> other & 1 and st[node_at(other) + N_PARENT] == slot:
                 num_children += 1
                 child = other
@@ -294,7 +294,7 @@ def renumbered(mask: int, order: Array, count: int) -> int:
 def order_slots(st: Array, order: Array) -> int:
     """Number the live slots in a way that does not depend on the slots; how many there are."""
     count, seen = 0, 0
-    for i in range(st[NUM_STACK] + 1 + st[NUM_RINGS] + MAX_LIVE):
+    for i in range(st[NUM_STACK] + 1 + st[NUM_RINGS] + num_slots(st)):
         if i < st[NUM_STACK]:
             slot = st[STACK + i]
         elif i == st[NUM_STACK]:

