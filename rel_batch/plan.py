@@ -183,7 +183,7 @@ def max_tokens_of(arm: ArmConfig, task: str) -> int:
 
 def _asked(instance: Instance, arm: ArmConfig) -> tuple[str, bool]:
     """What an arm asks, and whether it asks the template for a thought."""
-    question = instance.question
+    question = instance.question + task_for(instance.task).instruction(arm.constraint)
     if arm.thinking == "prompted":
         question += PROMPTED_INSTRUCTION
     return question, arm.thinking == "native"

@@ -10,6 +10,7 @@ from rel_batch.instances import read_instances
 from rel_batch.plan import Plan, materialise, max_tokens_of, plan_requests
 from rel_batch.prompts import ByteTokenizer, PromptRenderer
 from rel_batch.records import Instance
+from rel_batch.tasks import task_for
 
 RENDERER = PromptRenderer(ByteTokenizer(), "auto")
 FORMAT = ArmConfig(name="format")
@@ -99,3 +100,17 @@ def test_a_free_reply_has_room_to_talk() -> None:
     free = ArmConfig(name="a", constraint="none")
     assert max_tokens_of(free, "REL-A1") >= 1024 > max_tokens_of(FORMAT, "REL-A1")
     assert max_tokens_of(free, "REL-C4") == max_tokens_of(FORMAT, "REL-C4")
+
+
+def test_a_prompt_tells_of_json_where_json_is_asked_for() -> None:
+    (instance, *_) = bundled()
+    arms = {"format": FORMAT, "json": ArmConfig(name="json", constraint="json")}
+    plan = planned([instance], *arms.values())
+    prompts = {
+        request.planned.arm: bytes(request.prompt_token_ids).decode()
+        for request in materialise(plan.requests, {instance.key: instance}, arms, RENDERER)
+    }
+    assert prompts["format"] == instance.question
+    added = task_for(instance.task).instruction("json")
+    assert added
+    assert prompts["json"] == instance.question + added

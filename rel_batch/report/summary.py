@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from rel_batch.records import SCORING_VERSION, STATUSES_WITHOUT_REPLY, Status
+from rel_batch.report.calibration import Calibration, calibration_json, calibrations
 from rel_batch.store import RunFolder, ScoreRow
 from rel_batch.tasks import task_for
 
@@ -49,13 +50,18 @@ def wilson(successes: int, n: int) -> Rate:
     """
     if n == 0:
         return Rate(successes, n, None, None, None)
-    p, z2 = successes / n, _Z95 * _Z95
-    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = _Z95 / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
+    return Rate(successes, n, successes / n, *wilson_interval(successes / n, n))
+
+
+def wilson_interval(share: float, n: int) -> tuple[float, float]:
+    """The ends of the 95% Wilson score interval of a share of n > 0."""
+    z2 = _Z95 * _Z95
+    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = _Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
     # At the ends the bound is exact; rounding must not move it inside.
-    low = 0.0 if successes == 0 else max(0.0, centre - half)
-    high = 1.0 if successes == n else min(1.0, centre + half)
-    return Rate(successes, n, p, low, high)
+    low = 0.0 if share == 0.0 else max(0.0, centre - half)
+    high = 1.0 if share == 1.0 else min(1.0, centre + half)
+    return low, high
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +138,7 @@ class Summary:
             a mean over rows, not over tasks.
         unscored: rows that are there but have no scores of this version yet.
         samples: samples of each instance under one arm.
+        calibration: of the arms with a distribution over options, by task, subset and arm.
     """
 
     run: str
@@ -140,6 +147,7 @@ class Summary:
     totals: tuple[Group, ...]
     unscored: int
     samples: int
+    calibration: tuple[Calibration, ...] = ()
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -192,6 +200,7 @@ def summarise(run: RunFolder, version: str = SCORING_VERSION) -> Summary:
         totals=tuple(totals),
         unscored=run.count_rows(run.unscored_parts(version)),
         samples=samples,
+        calibration=calibrations(run),
     )
 
 
@@ -207,6 +216,7 @@ def to_json(summary: Summary) -> str:
         "unscored": summary.unscored,
         "groups": [_group_json(group, "task") for group in summary.groups],
         "totals": [_group_json(group, "domain") for group in summary.totals],
+        "calibration": [calibration_json(one) for one in summary.calibration],
     }
     return json.dumps(value, indent=2)
 
