@@ -132,12 +132,14 @@ class PromptRenderer:
         """
         rendered = self._render(questions, think=think)
         if self.markers is not None:
-            ending = self._ending(think=think)
+            expected, length = self.thought_state(think=think), len(self._ending(think=think))
             for question, ids in zip(questions, rendered, strict=True):
-                if ids[len(ids) - len(ending) :] != ending:
+                # The ids before may differ even so: a tokenizer can join a question's last
+                # character to what follows it.
+                if thought_state(ids[len(ids) - length :], self.markers) != expected:
                     raise EngineError(
-                        "the chat template ends another way for another question, so that it "
-                        f"cannot be told whether it opens a thought: {question[:80]!r}",
+                        "the chat template does something else about thoughts for another "
+                        f"question: {question[:80]!r}",
                         hint="set chat_template: none, or model.thinks: never",
                     )
         return rendered

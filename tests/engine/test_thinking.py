@@ -6,7 +6,9 @@ answer, is tested on the calls themselves, without an engine.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import made_up_templates as templates
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 from rel_batch.config import ArmConfig
 from rel_batch.constraints import Constraint, texts
 from rel_batch.engine.calls import Answer, Call
-from rel_batch.engine.fake import FakeEngine, FakeReply
+from rel_batch.engine.fake import FakeEngine, FakeReply, scripted_replies
 from rel_batch.engine.steps import request_steps
 from rel_batch.errors import ConfigError, EngineError
 from rel_batch.instances import read_instances
@@ -122,7 +124,7 @@ def test_a_marker_that_a_question_quotes_opens_and_closes_nothing(
 def test_a_template_that_obeys_the_question_is_refused() -> None:
     made = renderer(templates.OBEYS_THE_QUESTION)
     made.render(["Harmless"])
-    with pytest.raises(EngineError, match="ends another way for another question"):
+    with pytest.raises(EngineError, match="something else about thoughts"):
         made.render(["Quick! /no_think"])
 
 
@@ -482,6 +484,21 @@ def test_only_the_answer_is_graded() -> None:
     (done,) = engine.generate(requests)
     assert (done.reply, done.thought) == (right, f"The answer is {wrong}.")
     assert score_reply(instance, done.reply).correct
+
+
+def test_a_script_may_say_what_was_thought(tmp_path: Path) -> None:
+    (instance, *_) = read_instances("bundled", tasks=["REL-C1"])
+    script = tmp_path / "script.jsonl"
+    entry = {"instance": instance.key, "reply": "<No>", "thought": "one, two, three"}
+    script.write_text(json.dumps(entry), encoding="utf-8")
+    engine = FakeEngine(scripted_replies(script, {instance.key: instance}))
+    made = PromptRenderer(ByteTokenizer(), "auto")
+    for budget, thought in ((20, "one, two, three"), (5, "one,")):
+        arm = ArmConfig(name="a", thinking="prompted", thinking_budget=budget)
+        plan = plan_requests([instance], [arm], made, model_commit="c", seed=0)
+        requests = materialise(plan.requests, {instance.key: instance}, {"a": arm}, made)
+        (done,) = engine.generate(requests)
+        assert (done.reply, done.thought) == ("<No>", thought)
 
 
 def test_the_context_holds_prompt_thought_and_reply() -> None:
