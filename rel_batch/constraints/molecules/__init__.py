@@ -20,11 +20,14 @@ What the engine's hook needs beyond a leaf:
   goes on with what follows it. What follows a molecule must begin with no letter, digit or other
   character of `ALPHABET`.
 
+`Spellings` is the leaf of the assisted rung: molecules out of a finite set.
+
 How it works: `automaton.py` (what is remembered of a prefix, and the rules), `completion.py` (the
 ending, which is the proof that there is one), `walks.py` (the vocabulary). These are also
 translated to C (`translate.py`); `native.py` runs what was built.
 """
 
 from rel_batch.constraints.molecules.molecule import ALPHABET, Molecule
+from rel_batch.constraints.molecules.spellings import Spellings
 
-__all__ = ["ALPHABET", "Molecule"]
+__all__ = ["ALPHABET", "Molecule", "Spellings"]

@@ -92,7 +92,7 @@ def add_atom(st: Array, el: int, arom: int, charge: int, h: int) -> bool:
             return False
     elif max(h, 0) > max_valence(el, charge):
         return False
-    old, bond = st[CUR], st[BOND]
+    old, bond, aromatic = st[CUR], st[BOND], 0
     if old == SPENT:
         return False
     if old >= 0:

@@ -82,7 +82,8 @@ def walk_tokens(
     full = vocabulary.full_node[inside[:, 0]]
     firsts = vocabulary.first_token[full]
     counts = vocabulary.first_token[full + 1] - firsts
-    offsets = np.repeat(firsts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+    starts: Any = np.repeat(firsts - np.cumsum(counts) + counts, counts)
+    offsets = starts + np.arange(int(counts.sum()))
     exits = found[found[:, 1] == 1]
     walk = LeafWalk(
         vocabulary.order[offsets],

@@ -37,11 +37,12 @@ from rel_batch.constraints.molecules import (
 MODULES = (states, valences, tree, bonds, automaton, options, completion, packing, walks)
 EXPORTS = ("begin", "advance", "packed_ending", "packed_walk")
 TABLES = ("VALENCE_TABLE", "EARLY", "ELEMENT_BY_LETTERS", "BOND_CHARS", "ORGANIC_SUBSET")
-_BINARY = {
+_BINARY: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "/", ast.Mod: "%",
     ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
-_COMPARE = {
+_UNARY: dict[type[ast.unaryop], str] = {ast.Not: "!", ast.USub: "-", ast.Invert: "~"}
+_COMPARE: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
 }  # fmt: skip
 _TYPES = {
@@ -99,7 +100,7 @@ def _native_functions(file: Path) -> Iterable[ast.FunctionDef]:
             yield node
 
 
-def _render_table(name: str, table: tuple[Any, ...]) -> str:
+def _render_table(name: str, table: Any) -> str:
     if isinstance(table[0], tuple):
         rows = ",\n    ".join("{" + ", ".join(map(str, row)) + "}" for row in table)
         return f"static const int64_t {name}[{len(table)}][{len(table[0])}] = {{\n    {rows}}};"
@@ -226,8 +227,7 @@ def _expression(node: ast.expr) -> str:
         word = " && " if isinstance(node.op, ast.And) else " || "
         return "(" + word.join(_expression(value) for value in node.values) + ")"
     if isinstance(node, ast.UnaryOp):
-        sign = {ast.Not: "!", ast.USub: "-", ast.Invert: "~"}[type(node.op)]
-        return f"{sign}({_expression(node.operand)})"
+        return f"{_UNARY[type(node.op)]}({_expression(node.operand)})"
     if isinstance(node, ast.Compare):
         parts: list[str] = []
         left = _expression(node.left)
