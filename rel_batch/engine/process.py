@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 # Inherited by every child, and by children of children.
@@ -38,7 +38,7 @@ def die_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def output_to(file: Path) -> Iterator[None]:
+def output_to(file: Path) -> Generator[None]:
     """Send this process's standard output and error to the end of `file` for a while.
 
     Children that start meanwhile keep writing there for as long as they live.

@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rel_batch.checkpoint import Checkpoint
-from rel_batch.config import EngineConfig, ModelConfig
+from rel_batch.config import Backend, EngineConfig, ModelConfig
 from rel_batch.engine import failed_completion
 from rel_batch.engine.calls import Answer, Call, TokenScore
 from rel_batch.engine.process import become_parent, output_to
@@ -80,7 +80,7 @@ class VllmEngine:
         Raises ConfigError for a bad argument, EngineError if vLLM fails.
         """
         self._max_in_flight = settings.max_in_flight
-        self._backend = settings.backend
+        self._backend: Backend = settings.backend
         self._log_file = log_file
         _prepare_environment(settings)
         try:
@@ -216,14 +216,6 @@ class VllmEngine:
         self.close()
 
 
-def versions() -> dict[str, str]:
-    """Versions of vLLM and torch, for the manifest."""
-    import torch
-    import vllm
-
-    return {"vllm": vllm.__version__, "torch": str(torch.__version__)}
-
-
 def has_bf16_instructions(cpuinfo: str) -> bool:
     """Whether this CPU computes in bfloat16 natively (`/proc/cpuinfo` text).
 
@@ -267,6 +259,8 @@ def _start(
     from vllm.engine.arg_utils import EngineArgs
     from vllm.platforms import current_platform
 
+    from rel_batch.engine.structured_outputs import carrier_of
+
     known = [field.name for field in dataclasses.fields(EngineArgs)]
     check_engine_args(settings.engine_args, known)
     arguments: dict[str, Any] = {
@@ -282,7 +276,7 @@ def _start(
         "scheduling_policy": "priority",
         "use_tqdm_on_load": False,
         "structured_outputs_config": {
-            "backend": settings.backend,
+            "backend": carrier_of(settings.backend),
             # JSON grammars otherwise allow newlines for ever, and weak models take them.
             "disable_any_whitespace": True,
         },

@@ -15,13 +15,14 @@ import contextlib
 import multiprocessing
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from rel_batch.config import RunConfig
+from rel_batch.constraints import Constraint
 from rel_batch.engine import Engine, failed_completion
 from rel_batch.engine.canary import prove_constraints_hold
 from rel_batch.engine.fake import FakeEngine, mute_replies, oracle_replies, scripted_replies
@@ -117,8 +118,10 @@ def _generate(
         progress.say(f"starting {config.engine.kind} (its output is in {log_file})")
         started = time.monotonic()
         with _load_engine(prepared, log_file) as engine:
-            if config.engine.kind == "vllm" and any(r.constraint_kind != "none" for r in runnable):
-                prove_constraints_hold(engine, prepared.renderer)
+            if config.engine.kind == "vllm":
+                prove_constraints_hold(
+                    engine, prepared.renderer, _one_of_each_kind(prepared, runnable)
+                )
             progress.say(f"engine ready after {time.monotonic() - started:.0f} s")
             worker.work(engine, requests)
 
@@ -151,6 +154,22 @@ def _publish_unrunnable(
             )
     worker.flush()
     return runnable
+
+
+def _one_of_each_kind(
+    prepared: Prepared, runnable: list[PlannedRequest]
+) -> list[tuple[Constraint, int]]:
+    """The quickest constraint of each kind that the run uses, with its bound on the reply."""
+    quickest: dict[str, PlannedRequest] = {}
+    for request in runnable:
+        known = quickest.get(request.constraint_kind)
+        if known is None or request.max_tokens < known.max_tokens:
+            quickest[request.constraint_kind] = request
+    return [
+        (prepared.constraint_of(request), request.max_tokens)
+        for kind, request in quickest.items()
+        if kind != "none"
+    ]
 
 
 def _load_engine(prepared: Prepared, log_file: Path) -> Engine:
@@ -221,7 +240,7 @@ class _ScoreInBackground:
 @contextlib.contextmanager
 def _background_scoring(
     run: RunFolder, progress: Progress, *, overlap: bool
-) -> Iterator[_ScoreInBackground]:
+) -> Generator[_ScoreInBackground]:
     scorer = _ScoreInBackground(run, progress, overlap=overlap)
     try:
         yield scorer
