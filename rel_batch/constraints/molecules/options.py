@@ -138,10 +138,9 @@ def lexical_option(st: Array, i: int) -> int:
             return NO_MORE
         return SKIP if is_open_number(st, tens + i) else 48 + i
     if lex in (BRACKET, ISOTOPE):
-        if i == 0:
-            return 67  # C
-        if i == 1:
-            return 99  # c
+        beside_aromatic = st[CUR] >= 0 and st[node_at(st[CUR]) + N_AROM] == 1
+        if i < 2:
+            return 99 if beside_aromatic == (i == 0) else 67  # c C
         if i == 2:
             return 110  # n
         if i == 3:
@@ -202,9 +201,11 @@ def wanting(st: Array, order: Array) -> int:
 
     `order` is scratch: `MAX_LIVE` places.
     """
-    needy, single = 0, 0
+    needy, single, stacked = 0, 0, 0
     for slot in range(num_slots(st)):
         if st[ALIVE] >> slot & 1 and is_live(st, slot) and st[node_at(slot) + N_AROM] == 1:
+            if st[node_at(slot) + N_STACKED] == 1:
+                stacked |= 1 << slot
             if likely_class(st, node_at(slot)) == NEEDS_DOUBLE:
                 needy |= 1 << slot
             else:
@@ -215,6 +216,7 @@ def wanting(st: Array, order: Array) -> int:
         # An atom that is matched but must not be has to change first, which is seldom possible.
         count = count_bits(needy & ~atoms) + 9 * count_bits(single & atoms)
         left = needy & ~atoms
+        count += count_bits(left & stacked)  # it is easier to find a partner for the others now
         if count == fewest and left != best:
             # what is chosen must not depend on how the slots are numbered
             if slots < 0:

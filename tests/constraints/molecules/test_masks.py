@@ -18,8 +18,8 @@ MOLECULE = Molecule()
 STRINGS = [
     *"CNOPSFIBcnops()[]=#-+@/\\%0123456789HlrSi",
     "CC", "Cl", "Br", "c1ccccc1", "c1cc", "ccc", "(=O)", "C(=O)", ")cc", "1)", "nH", "[nH]", "[N",
-    "+](", "=O)[", "O-]", "[C@@H](", "C1", "%1", "%10", "2C", "</", ")</", "1</smiles>", "O<", "C\n",
-    "<smiles>", "hello", " C", "\u00e9", "C\u00e9",
+    "+](", "=O)[", "O-]", "[C@@H](", "C1", "%1", "%10", "2C", "</", ")</", "1</smiles>", "O<",
+    "C\n", "<smiles>", "hello", " C", "\u00e9", "C\u00e9",
 ]  # fmt: skip
 TOKENS: list[bytes | None] = [
     None,
@@ -91,7 +91,7 @@ def test_a_walk_may_begin_below_the_root(trie: TokenTrie) -> None:
     assert texts == {t for t in expected if _read(MOLECULE.first(), t[1:]) is not None}
 
 
-def test_kept_walks_are_bounded(trie: TokenTrie, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_walks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masks, "MAX_WALKS", 5)
     fresh = token_trie(TOKENS, len(TOKENS))
     for state in set(_prefixes(20)):
