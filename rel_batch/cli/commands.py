@@ -22,6 +22,10 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one value; may be repeated."),
 ]
+Baseline = Annotated[
+    str | None,
+    typer.Option("--baseline", metavar="ARM", help="Compare the other arms with this one."),
+]
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out bad lines, count and list them.")
 ]
@@ -95,23 +99,52 @@ def score(
 
 @app.command()
 def report(
-    run: RunPath, json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One run folder or more.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the whole report into a folder.")
+    ] = None,
+    baseline: Baseline = None,
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Print a run's table."""
+    """Print a run's table, or write the report of one run or several with -o."""
     from rel_batch.store import RunFolder
 
-    folder = RunFolder.open(run)
-    if json:
-        from rel_batch.report import summarise, to_json
+    folders = [RunFolder.open(run) for run in runs]
+    if output is not None:
+        from rel_batch.cli.reports import write_report
 
-        typer.echo(to_json(summarise(folder)))
-    else:
-        _print_table(folder)
+        typer.echo(write_report(folders, output, baseline))
+        return
+    for folder in folders:
+        if json:
+            from rel_batch.report import summarise, to_json
+
+            typer.echo(to_json(summarise(folder)))
+        else:
+            _print_table(folder)
+
+
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="The run that is compared with.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The other run.")],
+) -> None:
+    """Compare two runs, or the arms of one run given twice, on the instances that both have."""
+    from rel_batch.cli.reports import print_comparison
+    from rel_batch.store import RunFolder
+
+    folders = [RunFolder.open(a)]
+    if a.resolve() != b.resolve():
+        folders.append(RunFolder.open(b))
+    print_comparison(folders)
 
 
 @app.command()
 def tasks(
     task: Annotated[str | None, typer.Argument(help="For example REL-C3; all if left out.")] = None,
+    constraints: Annotated[
+        bool, typer.Option("--constraints", help="Only the constraints of the task, each kind.")
+    ] = False,
 ) -> None:
     """List the tasks, or show a task's prompt, constraint and reference reply."""
     from rel_batch.cli.overview import print_task, print_tasks
@@ -119,7 +152,7 @@ def tasks(
     if task is None:
         print_tasks()
     else:
-        print_task(task)
+        print_task(task, only_constraints=constraints)
 
 
 @app.command()

@@ -1,6 +1,11 @@
-"""What a run says: the numbers (`summary.py`), the table of the terminal (`table.py`).
+"""What runs say: the numbers (`summary.py`), the table of the terminal (`table.py`), the report.
 
-print(to_json(summarise(RunFolder.open(path))))
+    print(to_json(summarise(RunFolder.open(path))))
+    publish_report(find(read_evidence([run])), folder)    # rel_batch.report.publish
+
+Rows on disk become `evidence`, evidence becomes `findings` (by `statistics`, over `cells`), and
+findings become tables, figures and pages. Surprising: what a written report needs is imported from
+its module and not from here, so that the table of the terminal starts at once.
 """
 
 from rel_batch.report.summary import Group, Mean, Rate, Summary, summarise, to_json, wilson

@@ -5,11 +5,13 @@
 
 `run_folder.py` says what is where; `disk.py` how a file becomes complete or absent;
 `manifest.py` how a folder becomes one run; `schemas.py` what the rows are; `export.py` writes
-everything about a run into one file.
+everything about a run into one file; `tables.py` a report's small tables.
 """
 
+from rel_batch.store.disk import make_folder
 from rel_batch.store.export import export_run
 from rel_batch.store.run_folder import RunFolder
 from rel_batch.store.schemas import ScoreRow
+from rel_batch.store.tables import write_file, write_table
 
-__all__ = ["RunFolder", "ScoreRow", "export_run"]
+__all__ = ["RunFolder", "ScoreRow", "export_run", "make_folder", "write_file", "write_table"]

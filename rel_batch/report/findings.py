@@ -1,0 +1,211 @@
+"""From evidence to everything that a report says, as values; draws and writes nothing.
+
+    findings = find(read_evidence([run]))
+    findings.results[0].estimate     # Estimate(value=0.248, low=..., n=125, method="wilson")
+
+A task's instances are taken over its subsets; n is always a number of instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rel_batch.report.cells import Cell, Cells, cells_of, mean_of
+from rel_batch.report.comparison import Comparison, arm_pairs, compare_cells
+from rel_batch.report.curves import Curve, curve_of
+from rel_batch.report.effects import Effect, Failure, effect_of, failures_of
+from rel_batch.report.evidence import Arm, Evidence, Question
+from rel_batch.report.statistics import (
+    Estimate,
+    estimate_mean_of_means,
+    estimate_share,
+    majority_vote,
+    pass_at_k,
+    rank_correlation,
+)
+from rel_batch.tasks import task_for
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How one arm did on one task.
+
+    Attributes:
+        estimate: accuracy or exact match; with several samples their mean (mean@n).
+        pass_at: pass@k for each k asked, where there are several samples.
+        majority: majority vote over the samples, where there are several.
+        completion: of all planned instances, how many met every requirement (not for choices).
+        rows, missing, truncated, unparsed, errors: counts of requests.
+    """
+
+    task: str
+    arm: int
+    headline: str
+    estimate: Estimate
+    samples: int
+    pass_at: Mapping[int, Estimate]
+    majority: Estimate | None
+    completion: Estimate | None
+    upstream: Estimate | None
+    precision: Estimate | None
+    recall: Estimate | None
+    f1: Estimate | None
+    rows: int
+    missing: int
+    truncated: int
+    unparsed: int
+    errors: int
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that a report says; `overall` is each arm's mean over its tasks."""
+
+    evidence: Evidence
+    results: tuple[Result, ...]
+    overall: Mapping[int, Estimate]
+    curves: tuple[Curve, ...]
+    comparisons: tuple[Comparison, ...]
+    effects: tuple[Effect, ...]
+    failures: tuple[Failure, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(result.task for result in self.results))
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        return self.evidence.arms
+
+
+def find(evidence: Evidence, *, baseline: str | None = None) -> Findings:
+    """Everything that can be said of the evidence. Pure.
+
+    `baseline` names the arm that the others are compared with. Raises ConfigError where there
+    is no such arm.
+    """
+    cells = cells_of(evidence)
+    curves = tuple(curve_of(evidence, key, cell) for key, cell in cells.items())
+    pairs = arm_pairs(evidence, baseline)
+    comparisons = compare_cells(cells, pairs)
+    return Findings(
+        evidence=evidence,
+        results=tuple(_result(evidence, key, cell) for key, cell in cells.items()),
+        overall=_overall(evidence, cells),
+        curves=curves,
+        comparisons=comparisons,
+        effects=tuple(effect_of(evidence, cells, key) for key in cells),
+        failures=tuple(failures_of(cells)),
+        remarks=tuple(_remarks(evidence, cells, comparisons)),
+    )
+
+
+def _result(evidence: Evidence, key: tuple[str, int], cell: Cell) -> Result:
+    task_name, arm = key
+    task = task_for(task_name)
+    planned_rows = sum(
+        count
+        for (number, name, _), count in evidence.planned.items()
+        if (name, number) == (task_name, arm)
+    )
+    samples = int(cell.samples.max())
+    rows = cell.rows
+    missing = max(0, planned_rows - len(rows))
+    completion = None
+    if task.headline != "accuracy":
+        # An instance without a row has met nothing.
+        absent = round(missing / samples) if samples > 1 else missing
+        completion = estimate_share(
+            np.concatenate([cell.values, np.zeros(absent)]), single=cell.is_single
+        )
+    asked = [row for row in rows if row.upstream_correct is not None]
+    return Result(
+        task=task_name,
+        arm=arm,
+        headline=task.headline,
+        estimate=estimate_share(cell.values, single=cell.is_single),
+        samples=samples,
+        pass_at=_pass_at(cell, samples),
+        majority=_majority(cell) if samples > 1 else None,
+        completion=completion,
+        upstream=mean_of(cell, "upstream_correct", single=cell.is_single) if asked else None,
+        precision=mean_of(cell, "precision"),
+        recall=mean_of(cell, "recall"),
+        f1=mean_of(cell, "f1"),
+        rows=len(rows),
+        missing=missing,
+        truncated=sum(row.truncated for row in rows),
+        unparsed=sum(row.unparsed for row in rows),
+        errors=sum(not row.has_reply for row in rows),
+    )
+
+
+def _pass_at(cell: Cell, samples: int) -> dict[int, Estimate]:
+    """pass@k for powers of two up to the samples, over the instances that have them all."""
+    if samples == 1:
+        return {}
+    whole = cell.samples == samples
+    correct = [int(c) for c in cell.correct[whole]]
+    ks = sorted({2**power for power in range(samples.bit_length())} | {samples})
+    return {
+        k: estimate_share(pass_at_k(correct, [samples] * len(correct), k), single=False)
+        for k in ks
+        if 1 < k <= samples
+    }
+
+
+def _majority(cell: Cell) -> Estimate:
+    votes = [
+        majority_vote([row.prediction for row in rows], [row.correct for row in rows])
+        for rows in cell.by_question.values()
+    ]
+    return estimate_share(np.array(votes, np.float64), single=True)
+
+
+def _overall(evidence: Evidence, cells: Cells) -> dict[int, Estimate]:
+    return {
+        arm: estimate_mean_of_means([cell.values for (_, n), cell in cells.items() if n == arm])
+        for arm in range(len(evidence.arms))
+    }
+
+
+def _remarks(evidence: Evidence, cells: Cells, comparisons: Sequence[Comparison]) -> Iterable[str]:
+    """What a reader must know before believing a number."""
+    missing = sum(evidence.planned.values()) - len(evidence.rows)
+    if missing > 0:
+        unscored = sum(run.unscored for run in evidence.runs)
+        waiting = f"; {unscored:,} of them wait to be scored" if unscored else ""
+        total = sum(evidence.planned.values())
+        yield f"Incomplete: {missing:,} of {total:,} planned rows are missing{waiting}."
+    left_out = [c for c in comparisons if c.only_baseline or c.only_other]
+    if left_out:
+        tasks = ", ".join(dict.fromkeys(c.task for c in left_out))
+        yield (
+            "Not every instance is in both sides of a comparison. It is then restricted to the "
+            f"instances that are (n says how many): {tasks}."
+        )
+    for arm in range(len(evidence.arms)):
+        tasks = {task for task, _ in cells} - {task for task, number in cells if number == arm}
+        if tasks and any(number == arm for _, number in cells):
+            label = evidence.arms[arm].label
+            yield f"Arm {label} has no rows of {', '.join(sorted(tasks))}."
+    yield from _entities_that_move(evidence.questions)
+
+
+def _entities_that_move(questions: Sequence[Question]) -> Iterable[str]:
+    by_task: dict[str, list[Question]] = {}
+    for question in questions:
+        by_task.setdefault(question.task, []).append(question)
+    for task, some in sorted(by_task.items()):
+        rc = np.array([q.rc for q in some], np.float64)
+        entities = np.array([q.num_entities for q in some], np.float64)
+        rho, p_value = rank_correlation(rc, entities)
+        if rho is not None and p_value is not None and abs(rho) >= 0.3 and p_value < 0.05:
+            yield (
+                f"{task}: the number of entities moves with RC (Spearman {rho:+.2f} over "
+                f"{len(some):,} instances), so an effect of RC cannot be told from one of size."
+            )

@@ -1,0 +1,238 @@
+"""What a report says of a run: comparisons, curves, effects, failures and remarks."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from ablation_runs import ARMS, ablation_run
+from example_runs import completion, instance, new_run, request
+from report_runs import UNPARSED, mixed_run, score_row
+
+from rel_batch.config import ArmConfig
+from rel_batch.errors import ConfigError
+from rel_batch.instances import read_instances
+from rel_batch.records import SCORING_VERSION
+from rel_batch.report import summarise
+from rel_batch.report.comparison import compare_runs
+from rel_batch.report.evidence import clip, read_evidence
+from rel_batch.report.findings import find
+from rel_batch.report.tables import NONE, REASONS, Linked, all_tables
+from rel_batch.store import RunFolder, ScoreRow
+
+
+def scored_run(path: Path, rows: list[ScoreRow], rc: list[int] | None = None) -> RunFolder:
+    """A run of REL-A1 whose scores are these rows."""
+    numbers = sorted({int(row.instance_key[1:]) for row in rows})
+    instances = [
+        dataclasses.replace(instance(n), rc=rc[place] if rc else 2)
+        for place, n in enumerate(numbers)
+    ]
+    requests = [
+        request(int(r.instance_key[1:]), arm=r.arm, sample=r.sample, key=r.request_key)
+        for r in rows
+    ]
+    run = new_run(path, instances=instances, requests=requests)
+    done = [
+        completion(
+            int(r.instance_key[1:]),
+            arm=r.arm,
+            sample=r.sample,
+            request_key=r.request_key,
+            status=r.status,
+            constraint_kind=r.arm if r.arm == "none" else "format",
+        )
+        for r in rows
+    ]
+    run.publish_scores(SCORING_VERSION, run.publish_part(0, done), rows)
+    return run
+
+
+def row(number: int, *, correct: bool, arm: str = "format", sample: int = 0) -> ScoreRow:
+    key = f"r{number}-{arm}-{sample}"
+    return score_row(
+        number, correct=correct, arm=arm, sample=sample, request_key=key, prediction=str(correct)
+    )
+
+
+def test_the_report_and_the_table_of_the_terminal_agree(tmp_path: Path) -> None:
+    run = ablation_run(tmp_path / "run")
+    findings = find(read_evidence([run]))
+    summary = summarise(run)
+    for result in findings.results:
+        groups = [
+            group
+            for group in summary.groups
+            if (group.name, group.arm) == (result.task, findings.arms[result.arm].name)
+        ]
+        assert result.estimate.n == sum(group.n for group in groups)
+        assert result.estimate.value == pytest.approx(
+            sum(group.correct for group in groups) / result.estimate.n
+        )
+        assert result.truncated == sum(group.truncated for group in groups)
+        assert result.unparsed == sum(group.unparsed for group in groups)
+        assert result.errors == sum(group.errors for group in groups)
+
+
+def test_rows_that_are_missing_are_said(tmp_path: Path) -> None:
+    findings = find(read_evidence([mixed_run(tmp_path / "run")]))
+    assert findings.remarks[0] == "Incomplete: 1 of 22 planned rows are missing."
+    [short] = [result for result in findings.results if result.missing]
+    assert (short.task, short.estimate.n) == ("REL-C1", 1)
+    # What is missing has met no requirement.
+    assert short.completion is not None
+    assert short.completion.n == 2
+
+
+def test_arms_are_compared_with_the_unconstrained_one(tmp_path: Path) -> None:
+    findings = find(read_evidence([ablation_run(tmp_path / "run")]))
+    assert {(c.baseline, c.other) for c in findings.comparisons} == {(0, 1)}
+    assert findings.arms[0].constraint == "none"
+
+
+def test_arms_can_be_compared_with_any_arm(tmp_path: Path) -> None:
+    evidence = read_evidence([ablation_run(tmp_path / "run")], texts=False)
+    assert {c.baseline for c in find(evidence, baseline="format").comparisons} == {1}
+    with pytest.raises(ConfigError, match="formt"):
+        find(evidence, baseline="formt")
+
+
+def test_two_runs_are_compared_on_the_instances_that_both_have(tmp_path: Path) -> None:
+    everything = read_instances("bundled", tasks=["REL-C1"])
+    a = ablation_run(tmp_path / "a", instances=everything[:5])
+    b = ablation_run(tmp_path / "b", instances=everything[2:], skill=0.9)
+    evidence = read_evidence([a, b], texts=False)
+    assert [arm.label for arm in evidence.arms] == ["a/none", "a/format", "b/none", "b/format"]
+    comparisons = compare_runs(evidence)
+    assert [(c.baseline, c.other) for c in comparisons] == [(0, 2), (1, 3)]
+    assert all(c.paired.difference.n == 3 for c in comparisons)
+    assert all((c.only_baseline, c.only_other) == (2, 1) for c in comparisons)
+    assert any("restricted" in remark for remark in find(evidence).remarks)
+
+
+def test_runs_of_one_arm_each_are_compared_whatever_it_is_called(tmp_path: Path) -> None:
+    a = ablation_run(tmp_path / "a", arms=ARMS[:1])
+    b = ablation_run(tmp_path / "b", arms=ARMS[1:])
+    assert {(c.baseline, c.other) for c in compare_runs(read_evidence([a, b]))} == {(0, 1)}
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    runs = [ablation_run(tmp_path / folder / "run", arms=ARMS[:1]) for folder in "ab"]
+    assert [arm.label for arm in read_evidence(runs).arms] == ["run-1/none", "run-2/none"]
+
+
+def test_p_values_are_corrected_over_the_whole_table(tmp_path: Path) -> None:
+    findings = find(read_evidence([ablation_run(tmp_path / "run")]))
+    assert len(findings.comparisons) == 4
+    for c in findings.comparisons:
+        assert c.paired.p_value is not None
+        assert c.p_holm is not None
+        assert c.paired.p_value <= c.p_holm <= 4 * c.paired.p_value
+
+
+def test_samples_of_an_instance_are_one_observation(tmp_path: Path) -> None:
+    rows = [row(n, correct=(n + s) % 4 == 0, sample=s) for n in range(6) for s in range(4)]
+    [result] = find(read_evidence([scored_run(tmp_path / "run", rows)])).results
+    assert result.estimate.n == 6
+    assert result.estimate.value == 0.25
+    assert result.estimate.method == "wilson"  # as all instances have the same share
+    assert {k: e.value for k, e in result.pass_at.items()} == {2: 0.5, 4: 1.0}
+    assert result.majority is not None
+    assert result.majority.value == 0.0
+
+
+def test_a_sample_that_is_missing_leaves_its_instance_out_of_pass_at_k(tmp_path: Path) -> None:
+    rows = [row(n, correct=True, sample=s) for n in range(4) for s in range(2)][:-1]
+    [result] = find(read_evidence([scored_run(tmp_path / "run", rows)])).results
+    assert result.estimate.n == 4
+    assert result.pass_at[2].n == 3
+
+
+def test_curves_take_a_tasks_subsets_together_and_bin_many_levels(tmp_path: Path) -> None:
+    rows = [row(n, correct=n % 3 == 0) for n in range(60)]
+    levels = [2 + n // 2 for n in range(60)]
+    [curve] = find(read_evidence([scored_run(tmp_path / "run", rows, rc=levels)])).curves
+    assert len(curve.levels) == 30
+    assert len(curve.points) <= 10
+    assert sum(level.estimate.n for level in curve.points) == 60
+    assert [point.low for point in curve.points[1:]] > [p.high for p in curve.points[:-1]]
+    assert (curve.points[0].low, curve.points[-1].high) == (2, 31)
+
+
+def test_entities_that_move_with_rc_are_warned_of(tmp_path: Path) -> None:
+    findings = find(read_evidence([ablation_run(tmp_path / "run")]))
+    assert any(remark.startswith("REL-A3: the number of entities") for remark in findings.remarks)
+
+
+def test_an_effect_counts_the_replies_that_were_valid_already(tmp_path: Path) -> None:
+    one = read_instances("bundled", tasks=["REL-C1"])[:1]
+    findings = find(read_evidence([ablation_run(tmp_path / "run", instances=one, skill=2.0)]))
+    free, bound = findings.effects
+    assert free.gained is None
+    assert bound.valid_before.n == 1
+    before = findings.evidence.rows[0].generation
+    assert before is not None
+    assert bound.valid_before.value == float(before.reply in ("<Yes>", "<No>"))
+
+
+def test_what_changed_verdict_is_counted_in_each_direction(tmp_path: Path) -> None:
+    correct = {("none", 0): True, ("none", 1): True, ("none", 2): False, ("none", 3): False}
+    correct |= {("format", n): n != 1 for n in range(4)}
+    rows = [row(n, correct=c, arm=arm) for (arm, n), c in correct.items()]
+    findings = find(read_evidence([scored_run(tmp_path / "run", rows)]))
+    [c] = findings.comparisons
+    assert (c.paired.gained, c.paired.lost) == (2, 1)
+    [effect] = [e for e in findings.effects if e.free is not None]
+    assert (effect.gained, effect.lost) == (2, 1)
+
+
+def test_failures_are_counted_by_reason_and_arm(tmp_path: Path) -> None:
+    rows = [row(0, correct=True), row(1, correct=False), row(2, correct=False)]
+    rows.append(dataclasses.replace(row(3, correct=False), **UNPARSED))
+    findings = find(read_evidence([scored_run(tmp_path / "run", rows)]))
+    counted = {(f.reason, f.counts[0]) for f in findings.failures}
+    assert counted == {("wrong_label", 2), ("undecided", 1)}
+
+
+def test_every_failure_of_a_task_is_told_in_words() -> None:
+    from typing import get_args
+
+    from rel_batch.tasks.choices import Failure
+
+    assert set(get_args(Failure)) <= REASONS.keys()
+
+
+def test_no_table_shows_a_share_without_its_n(tmp_path: Path) -> None:
+    findings = find(read_evidence([ablation_run(tmp_path / "run")]))
+    for table in all_tables(findings):
+        shares = [c for c in table.columns if c.kind in ("estimate", "change", "slope", "percent")]
+        assert not shares or {"n", "rows"} & {column.name for column in table.columns}
+
+
+def test_flat_tables_have_every_estimate_with_its_interval_and_n(tmp_path: Path) -> None:
+    findings = find(read_evidence([ablation_run(tmp_path / "run")]))
+    for table in all_tables(findings):
+        names, rows = table.flat()
+        assert len(set(names)) == len(names)
+        assert all(len(values) == len(names) for values in rows)
+        assert not any(isinstance(value, Linked) for values in rows for value in values)
+    names, rows = next(iter(all_tables(findings))).flat()
+    assert names[1:5] == ["mean", "mean_low", "mean_high", "mean_n"]
+
+
+def test_long_texts_are_clipped_in_the_middle_and_say_so() -> None:
+    assert clip("short", 9) == "short"
+    assert clip("a" * 90 + "b" * 90, 90) == (
+        "a" * 60 + "\n[… 90 characters left out …]\n" + "b" * 30
+    )
+
+
+def test_an_arm_with_several_samples_is_reported_beside_one_with_a_single(tmp_path: Path) -> None:
+    arms = [ARMS[0], ArmConfig(name="drawn", temperature=0.7, samples=3, max_tokens=400)]
+    findings = find(read_evidence([ablation_run(tmp_path / "run", arms=arms)]))
+    assert {c.paired.test for c in findings.comparisons} == {"bootstrap"}
+    assert {r.samples for r in findings.results} == {1, 3}
+    assert NONE not in {
+        show for t in all_tables(findings) for r in t.rows for show in t.shown(r)[:1]
+    }
