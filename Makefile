@@ -25,13 +25,20 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 export HF_HUB_OFFLINE := 1
 export VLLM_NO_USAGE_STATS := 1
 
-.PHONY: demo test install lint clean
+.PHONY: demo test browser install lint clean
 
 demo: $(INSTALLED) $(CHECKPOINT)
 	$(BIN)/rel-batch run configs/quickstart.yaml
 
-test: lint $(CHECKPOINT)
+test: lint $(CHECKPOINT) browser
 	$(BIN)/python -m pytest
+
+# The report's page is tested in a real browser, which is installed where that is allowed.
+browser:
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	&& apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
+	apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } \
+	|| echo "Chromium is not there: the tests of the report's page are skipped"
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

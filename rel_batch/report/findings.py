@@ -192,7 +192,10 @@ def _remarks(evidence: Evidence, cells: Cells, comparisons: Sequence[Comparison]
         tasks = {task for task, _ in cells} - {task for task, number in cells if number == arm}
         if tasks and any(number == arm for _, number in cells):
             label = evidence.arms[arm].label
-            yield f"Arm {label} has no rows of {', '.join(sorted(tasks))}."
+            yield (
+                f"Arm {label} has no rows of {', '.join(sorted(tasks))}; its mean is over the "
+                "other tasks and not comparable."
+            )
     yield from _entities_that_move(evidence.questions)
 
 
