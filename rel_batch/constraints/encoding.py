@@ -35,7 +35,7 @@ _CLASSES: dict[str, type[Expression]] = {
     cls.__name__: cls for cls in (Chars, OneOf, Repeat, Rule, Seq, Subset, Text)
 }
 # Leaves that are loaded only where a constraint uses them.
-_LOADED_ON_USE = {"Molecule": "rel_batch.constraints.molecules"}
+_LOADED_ON_USE = dict.fromkeys(("Molecule", "Spellings"), "rel_batch.constraints.molecules")
 
 
 def encode(constraint: Constraint) -> str:

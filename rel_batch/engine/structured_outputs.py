@@ -21,6 +21,7 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from rel_batch.config import Backend
 from rel_batch.constraints import Constraint
 from rel_batch.constraints.dialects import (
     UntranslatableError,
@@ -36,7 +37,6 @@ from rel_batch.engine.grammar_spec import Carrier, write_spec
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams
 
-Backend = Literal["default", "guidance", "xgrammar"]
 # What masks the tokens in the end: one of vLLM's backends, or our own machine.
 Matcher = Literal["guidance", "xgrammar", "machine"]
 

@@ -262,3 +262,19 @@ def test_a_budget_counts_what_follows_the_leaf() -> None:
     # b b b > < / e n d > and the stop token
     assert TOKENS.index(b"b") in admitted(reader, tokens_left=11)
     assert TOKENS.index(b"b") not in admitted(reader, tokens_left=10)
+
+
+def test_a_molecule_comes_back_from_its_encoding_and_is_masked() -> None:
+    from rel_batch.constraints.molecules import Molecule
+
+    tag = Constraint("molecule", Seq((Text("<smiles>"), Molecule(), Text("</smiles>"))))
+    assert decode(encode(tag)) == tag
+    reader = TokenReader(masks_of(tag), frozenset({EOS}))
+    for token in (b"<smiles>", b"c1ccccc1"):
+        assert reader.accept(TOKENS.index(token))
+    allowed = admitted(reader)
+    assert TOKENS.index(b"C</") in allowed
+    assert TOKENS.index(b")C") not in allowed
+    # c1ccccc1 ends with 9 bytes of the tag and the stop token.
+    assert TOKENS.index(b"C</") not in admitted(reader, tokens_left=8)
+    assert TOKENS.index(b"</smiles>") in admitted(reader, tokens_left=2)

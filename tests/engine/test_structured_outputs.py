@@ -22,10 +22,10 @@ with warnings.catch_warnings():
     from vllm.v1.structured_output.request import StructuredOutputRequest
 
 from rel_batch import constraint_for, read_instances
+from rel_batch.config import Backend
 from rel_batch.constraints import Constraint, OneOf, Seq, Subset, Text, texts
 from rel_batch.engine.grammar_spec import TRAP, read_spec, write_spec
 from rel_batch.engine.structured_outputs import (
-    Backend,
     carrier_of,
     compile_check,
     matcher_of,
