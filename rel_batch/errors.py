@@ -18,6 +18,9 @@ EXIT_BUG = 1
 EXIT_INCOMPLETE = 7
 EXIT_INTERRUPTED = 130
 
+# A list of more names than this helps nobody who has been told the nearest one.
+_MANY_NAMES = 30
+
 
 class RelBatchError(Exception):
     """A failure that a user can act on.
@@ -94,4 +97,6 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     guess = nearest(name, names)
     suggestion = f"; did you mean {guess!r}?" if guess else "."
+    if guess and len(names) > _MANY_NAMES:
+        return f"unknown {what} {name!r}{suggestion}"
     return f"unknown {what} {name!r}{suggestion} Known: {', '.join(names)}"

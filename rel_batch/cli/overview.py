@@ -26,7 +26,7 @@ def print_tasks() -> None:
     Console().print(table)
 
 
-def print_task(name: str) -> None:
+def print_task(name: str, *, only_constraints: bool) -> None:
     """Prompt, constraints and reference reply of the task's first bundled instance."""
     task = task_for(name)
     instance = next(i for i in read_instances("bundled") if i.task == task.name)
@@ -38,10 +38,12 @@ def print_task(name: str) -> None:
         console.print()
 
     section(f"{task.name}  {task.title}", f"bundled instance {instance.id}, RC {instance.rc}")
-    section("prompt", instance.question)
+    if not only_constraints:
+        section("prompt", instance.question)
     for kind in task.constraint_kinds:
         section(f"constraint {kind}", task.constraint(instance, kind).text_form())
-    section("reference reply", task.reference_reply(instance))
+    if not only_constraints:
+        section("reference reply", task.reference_reply(instance))
 
 
 def print_check(prepared: Prepared, rejected: Mapping[str, str]) -> None:

@@ -49,8 +49,14 @@ _OWN_ARGUMENTS: Mapping[str, str] = {
     "structured_outputs_config": "engine.backend",
     "seed": "seed",
 }
+_NO_SPECULATION = "speculative decoding is not checked against constraints here"
 _REFUSED_ARGUMENTS: Mapping[str, str] = {
-    "speculative_config": "speculative decoding is not checked against constraints here",
+    "speculative_config": _NO_SPECULATION,
+    "spec_method": _NO_SPECULATION,
+    "spec_model": _NO_SPECULATION,
+    "spec_tokens": _NO_SPECULATION,
+    "reasoning_parser": "a thought that it never sees closed leaves the reply unconstrained; set "
+    "an arm's thinking instead",
     "data_parallel_size": "one independent engine per GPU group is used instead",
     "generation_config": "sampling is set by the arms alone",
     "override_generation_config": "sampling is set by the arms alone",
@@ -225,8 +231,14 @@ def has_bf16_instructions(cpuinfo: str) -> bool:
     return bool(words & {"avx512_bf16", "amx_bf16", "bf16"})
 
 
-def check_engine_args(engine_args: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Refuse arguments that vLLM does not know, or that are not to be passed this way."""
+def check_engine_args(engine_args: Mapping[str, Any]) -> None:
+    """Refuse arguments that vLLM does not know, or that are not to be passed this way.
+
+    Raises ConfigError.
+    """
+    from vllm.engine.arg_utils import EngineArgs
+
+    known = [field.name for field in dataclasses.fields(EngineArgs)]
     for name in engine_args:
         if name in _OWN_ARGUMENTS:
             raise ConfigError(f"engine.engine_args.{name}: set {_OWN_ARGUMENTS[name]} instead")
@@ -256,13 +268,10 @@ def _start(
     seed: int,
 ) -> Any:
     from vllm import LLM
-    from vllm.engine.arg_utils import EngineArgs
     from vllm.platforms import current_platform
 
     from rel_batch.engine.structured_outputs import carrier_of
 
-    known = [field.name for field in dataclasses.fields(EngineArgs)]
-    check_engine_args(settings.engine_args, known)
     arguments: dict[str, Any] = {
         "model": str(checkpoint.path),
         "tokenizer": model.tokenizer,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from rel_batch.checkpoint import Checkpoint, resolve_checkpoint
 from rel_batch.config import RunConfig
 from rel_batch.constraints import Constraint
 from rel_batch.engine.canary import CANARY_TOKENS
-from rel_batch.errors import DataError
+from rel_batch.errors import DataError, EngineError
 from rel_batch.instances import InstanceSet, read_instances
 from rel_batch.plan import Plan, plan_requests
 from rel_batch.prompts import ByteTokenizer, PromptRenderer, load_tokenizer
@@ -122,6 +123,8 @@ class Prepared:
 
 def prepare(config: RunConfig) -> Prepared:
     """Read, validate, render and plan. Raises RelBatchError."""
+    if config.engine.kind == "vllm":
+        _check_engine(config)
     found = _read(config)
     selected = _first_of_each(found, config.instances.limit)
     instances = {instance.key: instance for instance in selected}
@@ -158,6 +161,19 @@ def prepare(config: RunConfig) -> Prepared:
         plan=plan,
         max_model_len=_max_model_len(config, plan, checkpoint),
     )
+
+
+def _check_engine(config: RunConfig) -> None:
+    """Before anything is read: is there an engine, and does it know the arguments given?"""
+    if importlib.util.find_spec("vllm") is None:
+        raise EngineError(
+            "vLLM is not installed here; score, report and export work without it",
+            hint="pip install 'rel-batch[gpu]', or 'rel-batch[cpu]' for the CPU build",
+        )
+    if config.engine.engine_args:
+        from rel_batch.engine.vllm import check_engine_args  # slow: loads torch
+
+        check_engine_args(config.engine.engine_args)
 
 
 def instances_digest(instances: Mapping[str, Instance]) -> str:

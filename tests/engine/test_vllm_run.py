@@ -187,3 +187,4 @@ def test_an_engine_argument_that_vllm_does_not_know_is_refused(
     )
     assert done.returncode == 2, done.stderr
     assert told in done.stderr
+    assert not (config.parent / "outputs" / "refused").exists()
