@@ -149,7 +149,8 @@ def oracle_replies(instances: Mapping[str, Instance]) -> Replies:
 
     def reply(request: Request) -> FakeReply:
         instance = instances[request.planned.instance_key]
-        return FakeReply(task_for(instance.task).reference_reply(instance))
+        task = task_for(instance.task)
+        return FakeReply(task.reference_reply_for(instance, request.constraint.kind))
 
     return reply
 
