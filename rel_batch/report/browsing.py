@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import Any
 
 from rel_batch.report.evidence import Evidence, Row
-from rel_batch.report.tables import REASONS
+from rel_batch.report.reasons import REASONS
 
 BLOCK = 200
 # More rows than this make a page that no browser likes; then instances are left out evenly.

@@ -27,12 +27,14 @@ from rel_batch.records import (
     Status,
     Verdict,
 )
+from rel_batch.report.calibration import Calibration, calibrations
 from rel_batch.store import RunFolder, ScoreRow
 from rel_batch.tasks import task_for
 
 _QUESTION_CHARS = 6_000
 _REPLY_CHARS = 4_000
 _JSON_CHARS = 2_000
+_NOT_SHOWN = ("output_token_ids", "token_logprobs", "token_ranks", "option_logprobs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Generation:
     num_prompt_tokens: int
     num_cached_tokens: int
     num_output_tokens: int
-    num_thought_tokens: int | None
+    num_thought_tokens: int
     latency_s: float
     overruled_share: float | None
     logprob_cost: float | None
@@ -143,6 +145,7 @@ class Evidence:
     Attributes:
         rows: by question, arm and sample.
         planned: requests planned for each (arm, task, subset).
+        calibrations: of the arms that have a distribution over options, with the arm's position.
     """
 
     runs: tuple[RunFacts, ...]
@@ -150,6 +153,7 @@ class Evidence:
     questions: tuple[Question, ...]
     rows: tuple[Row, ...]
     planned: Mapping[tuple[int, str, str], int]
+    calibrations: tuple[tuple[int, Calibration], ...] = ()
 
     def by_cell(self) -> dict[tuple[str, int], dict[int, list[Row]]]:
         """The rows of each (task, arm), by question."""
@@ -169,6 +173,9 @@ class _Reading:
     questions: list[Question] = field(default_factory=list[Question])
     rows: list[Row] = field(default_factory=list[Row])
     planned: Counter[tuple[int, str, str]] = field(default_factory=Counter[tuple[int, str, str]])
+    calibrations: list[tuple[int, Calibration]] = field(
+        default_factory=list[tuple[int, Calibration]]
+    )
 
 
 def read_evidence(
@@ -192,6 +199,7 @@ def read_evidence(
         facts.append(_facts(run, name, planned.total(), version))
         if texts:
             _read_with_texts(run, version, numbers, reading)
+            reading.calibrations += [(numbers[c.arm], c) for c in calibrations(run)]
         else:
             _read_scores(run, version, numbers, reading)
     reading.rows.sort(key=lambda row: (row.question, row.arm, row.sample))
@@ -201,6 +209,7 @@ def read_evidence(
         questions=tuple(reading.questions),
         rows=tuple(reading.rows),
         planned=reading.planned,
+        calibrations=tuple(reading.calibrations),
     )
 
 
@@ -232,7 +241,7 @@ def _read_with_texts(
     unconstrained: dict[str, list[tuple[int, Completion]]] = defaultdict(list)
     for key in (key for (key,) in run.read_instance_columns("key")):
         reading.places.setdefault(key, len(reading.places))
-    for completion, score in run.iter_scored(version, omit=["output_token_ids"]):
+    for completion, score in run.iter_scored(version, omit=_NOT_SHOWN):
         if score is None:
             continue
         row = _row(score, reading.places, numbers)
@@ -289,17 +298,17 @@ def _generation(completion: Completion, admitted: tuple[str, ...] = ()) -> Gener
     reply = completion.reply
     return Generation(
         reply=clip(reply, _REPLY_CHARS),
-        thought=clip(getattr(completion, "thought", None) or "", _REPLY_CHARS),
+        thought=clip(completion.thought, _REPLY_CHARS),
         error=completion.error or "",
         whitespace=sum(map(str.isspace, reply)),
         characters=len(reply),
         num_prompt_tokens=completion.num_prompt_tokens,
         num_cached_tokens=completion.num_cached_tokens,
         num_output_tokens=completion.num_output_tokens,
-        num_thought_tokens=getattr(completion, "num_thought_tokens", None),
+        num_thought_tokens=completion.num_thought_tokens,
         latency_s=completion.latency_s,
-        overruled_share=getattr(completion, "overruled_share", None),
-        logprob_cost=getattr(completion, "logprob_cost", None),
+        overruled_share=completion.overruled_share,
+        logprob_cost=completion.logprob_cost,
         admitted=admitted,
     )
 

@@ -19,10 +19,9 @@ from rel_batch.records import SCORING_VERSION
 from rel_batch.report.browsing import pack
 from rel_batch.report.figures import Figure
 from rel_batch.report.findings import Findings
-from rel_batch.report.tables import (
-    Linked,
-    Table,
+from rel_batch.report.sections import (
     answer_table,
+    calibration_table,
     comparisons_table,
     effects_table,
     failures_table,
@@ -30,6 +29,7 @@ from rel_batch.report.tables import (
     results_table,
     trends_table,
 )
+from rel_batch.report.tables import Linked, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ def render_html(findings: Findings, figures: Sequence[Figure]) -> str:
         comparisons=comparisons_table(findings),
         trends=trends_table(findings),
         effects=effects_table(findings),
+        calibration=calibration_table(findings),
         failures=failures_table(findings),
         results=results_table(findings),
         levels=levels_table(findings),

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from rel_batch.report.figures import Figure
 from rel_batch.report.findings import Findings
 from rel_batch.report.html import arms_in_words, title
-from rel_batch.report.tables import (
-    Table,
+from rel_batch.report.sections import (
     answer_table,
+    calibration_table,
     comparisons_table,
     effects_table,
     failures_table,
     results_table,
     trends_table,
 )
+from rel_batch.report.tables import Table
 
 
 def render_markdown(findings: Findings, figures: Sequence[Figure]) -> str:
@@ -33,6 +34,7 @@ def render_markdown(findings: Findings, figures: Sequence[Figure]) -> str:
         comparisons_table(findings),
         trends_table(findings),
         effects_table(findings),
+        calibration_table(findings),
         failures_table(findings),
         results_table(findings),
     )

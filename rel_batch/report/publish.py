@@ -11,7 +11,7 @@ from rel_batch.report.figures import draw_figures
 from rel_batch.report.findings import Findings
 from rel_batch.report.html import render_html
 from rel_batch.report.markdown import render_markdown
-from rel_batch.report.tables import all_tables
+from rel_batch.report.sections import all_tables
 from rel_batch.store import make_folder, write_file, write_table
 
 

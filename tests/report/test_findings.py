@@ -15,10 +15,13 @@ from rel_batch.errors import ConfigError
 from rel_batch.instances import read_instances
 from rel_batch.records import SCORING_VERSION
 from rel_batch.report import summarise
+from rel_batch.report.calibration import Calibration
 from rel_batch.report.comparison import compare_runs
 from rel_batch.report.evidence import clip, read_evidence
 from rel_batch.report.findings import find
-from rel_batch.report.tables import NONE, REASONS, Linked, all_tables
+from rel_batch.report.reasons import REASONS
+from rel_batch.report.sections import all_tables
+from rel_batch.report.tables import NONE, Linked
 from rel_batch.store import RunFolder, ScoreRow
 
 
@@ -219,6 +222,17 @@ def test_flat_tables_have_every_estimate_with_its_interval_and_n(tmp_path: Path)
         assert not any(isinstance(value, Linked) for values in rows for value in values)
     names, rows = next(iter(all_tables(findings))).flat()
     assert names[1:5] == ["mean", "mean_low", "mean_high", "mean_n"]
+
+
+def test_calibration_is_a_table_where_distributions_were_measured(tmp_path: Path) -> None:
+    run = ablation_run(tmp_path / "run", instances=read_instances("bundled", tasks=["REL-C1"]))
+    plain = read_evidence([run])
+    assert "calibration" not in {table.name for table in all_tables(find(plain))}
+    figures = Calibration("REL-C1", "all", "format", 6, 0.5, 0.1, 0.4, 0.9, ())
+    measured = find(dataclasses.replace(plain, calibrations=((1, figures),)))
+    [table] = [table for table in all_tables(measured) if table.name == "calibration"]
+    shown = [table.shown(values) for values in table.rows]
+    assert shown == [["REL-C1", "all", "format", "6", "50.0", "0.100", "0.400", "90.0"]]
 
 
 def test_long_texts_are_clipped_in_the_middle_and_say_so() -> None:

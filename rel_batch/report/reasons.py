@@ -1,0 +1,36 @@
+"""What the tasks' names for failures say to a reader."""
+
+from __future__ import annotations
+
+REASONS = {
+    "disconnected": "a motif is not connected",
+    "engine_error": "no reply: the engine failed",
+    "constraint_rejected": "no reply: the constraint does not compile",
+    "extra_molecules": "wrong molecules of the right formula",
+    "extra_taxa": "all of gold's taxa, and extra ones",
+    "missing_molecules": "too few: molecules are missing",
+    "missing_motif": "an index without a motif",
+    "missing_taxa": "some of gold's taxa are missing",
+    "no_answer": "no answer in the reply",
+    "no_choice": "no choice stated",
+    "no_label": "neither yes nor no",
+    "not_a_substructure": "a motif is not in its molecule",
+    "out_of_range": "a choice that is not offered",
+    "repeats_given": "repeats a given molecule",
+    "too_long": "no reply: the prompt does not fit the context",
+    "too_small": "a motif is too small",
+    "truncated": "cut off by the token limit",
+    "truncated_thinking": "cut off while thinking",
+    "two_motifs": "two motifs for one molecule",
+    "undecided": "two choices stated",
+    "undecided_substructure": "too costly to tell whether a motif is in its molecule",
+    "unknown_taxa": "taxa that are not in the alignment",
+    "unparsable_smiles": "a SMILES that RDKit refuses",
+    "wrong_choice": "another choice",
+    "wrong_formula": "a valid molecule of the wrong formula",
+    "wrong_indices": "not every molecule once",
+    "wrong_label": "wrong label",
+    "wrong_molecule": "another molecule",
+    "wrong_taxa": "wrong taxa",
+    "wrong_total": "the groups do not sum to the target",
+}

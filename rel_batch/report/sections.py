@@ -1,0 +1,357 @@
+"""The tables that a report is made of, from its findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlencode
+
+from rel_batch.report.effects import Effect
+from rel_batch.report.findings import Findings
+from rel_batch.report.reasons import REASONS
+from rel_batch.report.tables import Column, Linked, Table
+from rel_batch.tasks import task_for
+
+_HEADLINES = {"accuracy": "accuracy", "exact_match": "exact match"}
+
+
+def answer_table(findings: Findings) -> Table:
+    """One row for each arm, one column for each task: what a reader came for."""
+    by_place = {(result.arm, result.task): result for result in findings.results}
+    arms = [n for n in range(len(findings.arms)) if findings.overall[n].n]
+    arms.sort(key=lambda n: -(findings.overall[n].value or 0.0) if _is_board(findings) else 0)
+    samples = {result.samples for result in findings.results}
+    columns = [Column("arm", "arm")]
+    if _is_board(findings):
+        columns += [Column("model", "checkpoint"), Column("commit", "commit")]
+    columns += [Column("mean", "mean of tasks %", "estimate"), Column("n", "n", "count")]
+    columns += [Column(task, f"{task} %", "estimate") for task in findings.tasks]
+    rows: list[tuple[Any, ...]] = []
+    for number in arms:
+        arm, overall = findings.arms[number], findings.overall[number]
+        run = findings.evidence.runs[arm.run]
+        board = (run.model, run.commit[:12]) if _is_board(findings) else ()
+        cells = [
+            result.estimate if (result := by_place.get((number, task))) else None
+            for task in findings.tasks
+        ]
+        rows.append((arm.label, *board, overall, overall.n, *cells))
+    kinds = {task_for(task).headline for task in findings.tasks}
+    words = " or ".join(_HEADLINES[kind] for kind in sorted(kinds))
+    counted = ", ".join(f"{task} {_instances(findings, task)}" for task in findings.tasks)
+    mean_of = f" Mean of up to {max(samples)} samples an instance." if max(samples) > 1 else ""
+    return Table(
+        "answer",
+        "Leaderboard" if _is_board(findings) else "Results",
+        tuple(columns),
+        tuple(rows),
+        f"Share of correct replies ({words}) with 95% intervals; whatever is not a correct reply "
+        f"counts as not correct.{mean_of} Instances (n): {counted}.",
+    )
+
+
+def results_table(findings: Findings) -> Table:
+    """Every figure of every task and arm."""
+    ks = sorted({k for result in findings.results for k in result.pass_at})
+    optional = [
+        ("completion", "completed %"),
+        ("upstream", "upstream %"),
+        ("precision", "precision %"),
+        ("recall", "recall %"),
+        ("f1", "F1 %"),
+        ("majority", "majority vote %"),
+    ]
+    optional = [
+        (name, heading)
+        for name, heading in optional
+        if any(getattr(result, name) is not None for result in findings.results)
+    ]
+    sets = any(result.f1 for result in findings.results)
+    columns = (
+        Column("task", "task"),
+        Column("arm", "arm"),
+        Column("headline", "measure"),
+        Column("score", "score %", "estimate"),
+        Column("n", "n", "count"),
+        *(Column(name, heading, "estimate") for name, heading in optional),
+        *([Column("set_n", "set n", "count")] if sets else []),
+        *(Column(f"pass_at_{k}", f"pass@{k} %", "estimate") for k in ks),
+        Column("samples", "samples", "count"),
+        Column("rows", "rows", "count"),
+        Column("missing", "missing", "count"),
+        Column("truncated", "truncated", "count"),
+        Column("unparsed", "unparsed", "count"),
+        Column("errors", "errors", "count"),
+    )
+    rows = tuple(
+        (
+            result.task,
+            (label := findings.arms[result.arm].label),
+            _HEADLINES[result.headline],
+            result.estimate,
+            result.estimate.n,
+            *(getattr(result, name) for name, _ in optional),
+            *([result.f1 and result.f1.n] if sets else []),
+            *(result.pass_at.get(k) for k in ks),
+            result.samples,
+            result.rows,
+            result.missing,
+            _linked(result.truncated, task=result.task, arm=label, verdict="truncated"),
+            _linked(result.unparsed, task=result.task, arm=label, verdict="unparsed"),
+            _linked(result.errors, task=result.task, arm=label, verdict="error"),
+        )
+        for result in findings.results
+    )
+    return Table(
+        "results",
+        "Every figure",
+        columns,
+        rows,
+        "Completed: of all planned instances. Upstream: correct by the reference evaluator's "
+        "rules. Precision, recall and F1: means over the set n instances whose gold is a set.",
+    )
+
+
+def levels_table(findings: Findings) -> Table:
+    """Every task and arm by RC."""
+    rows = tuple(
+        (level.task, findings.arms[level.arm].label, level.low, level.estimate, level.estimate.n)
+        for curve in findings.curves
+        for level in curve.levels
+    )
+    columns = (
+        Column("task", "task"),
+        Column("arm", "arm"),
+        Column("rc", "RC", "count"),
+        Column("score", "score %", "estimate"),
+        Column("n", "n", "count"),
+    )
+    return Table("by_rc", "By relational complexity", columns, rows)
+
+
+def trends_table(findings: Findings) -> Table:
+    """Whether correctness moves with RC."""
+    rows = tuple(
+        (
+            curve.task,
+            findings.arms[curve.arm].label,
+            curve.trend.n,
+            curve.trend.rho,
+            curve.trend.rho_p,
+            curve.trend.slope,
+            curve.trend.why_no_slope,
+        )
+        for curve in findings.curves
+        if len(curve.levels) > 1
+    )
+    columns = (
+        Column("task", "task"),
+        Column("arm", "arm"),
+        Column("n", "n", "count"),
+        Column("spearman", "Spearman ρ", "number"),
+        Column("spearman_p", "p", "p"),
+        Column("slope", "logistic slope per RC", "slope"),
+        Column("no_slope", "why no slope"),
+    )
+    return Table(
+        "trends",
+        "Does correctness move with RC?",
+        columns,
+        rows,
+        "Slope: change of the log-odds of a correct reply for one more RC, with its 95% interval. "
+        "p is not corrected for the number of rows.",
+    )
+
+
+def comparisons_table(findings: Findings) -> Table:
+    """The paired comparisons."""
+    several = len({c.baseline for c in findings.comparisons}) > 1
+    rows: list[tuple[Any, ...]] = []
+    for c in findings.comparisons:
+        a, b = findings.arms[c.baseline].label, findings.arms[c.other].label
+        rows.append(
+            (
+                c.task,
+                a,
+                b,
+                c.paired.difference,
+                c.paired.difference.n,
+                c.paired.p_value,
+                c.p_holm,
+                c.paired.test,
+                _linked(c.paired.gained, task=c.task, base=a, arm=b, moved="gained"),
+                _linked(c.paired.lost, task=c.task, base=a, arm=b, moved="lost"),
+                c.paired.detectable,
+                c.only_baseline + c.only_other,
+            )
+        )
+    columns = (
+        Column("task", "task"),
+        Column("baseline", "compared with"),
+        Column("arm", "arm"),
+        Column("difference", "difference, points", "change"),
+        Column("n", "n", "count"),
+        Column("p", "p", "p"),
+        Column("p_holm", "p (Holm)", "p"),
+        Column("test", "test"),
+        Column("gained", "gained", "count"),
+        Column("lost", "lost", "count"),
+        Column("detectable", "detectable, points", "points"),
+        Column("left_out", "left out", "count"),
+    )
+    other = "" if several or not rows else f" Compared with {rows[0][1]}."
+    return Table(
+        "comparisons",
+        "Paired comparison",
+        columns,
+        tuple(rows),
+        f"The same instances under both.{other} Gained, lost: instances that became better, and "
+        "worse. Detectable: the smallest true difference that this test would find in four of "
+        "five repetitions at this n. Holm: corrected for all rows. Left out: instances that one "
+        "side alone has. At small n the interval is approximate; McNemar's test is exact.",
+    )
+
+
+def effects_table(findings: Findings) -> Table:
+    """What the constraint did, beside whether it helped."""
+    optional = [
+        column
+        for column in (
+            Column("thought_tokens", "tokens of thought", "number"),
+            Column("overruled", "overruled %", "percent"),
+            Column("logprob_cost", "log-prob. cost", "number"),
+        )
+        if any(getattr(effect, column.name) is not None for effect in findings.effects)
+    ]
+    columns = (
+        Column("task", "task"),
+        Column("arm", "arm"),
+        Column("rows", "rows", "count"),
+        Column("valid_before", "valid without it %", "estimate"),
+        Column("gained", "gained", "count"),
+        Column("lost", "lost", "count"),
+        Column("truncated_share", "truncated %", "percent"),
+        Column("unparsed_share", "unparsed %", "percent"),
+        Column("mean_tokens", "tokens", "number"),
+        Column("whitespace", "whitespace %", "percent"),
+        Column("tokens_per_s", "tokens/s", "number"),
+        Column("computed_prefill", "prefill computed %", "percent"),
+        *optional,
+    )
+
+    def moved(e: Effect, count: int | None, how: str) -> Linked | int | None:
+        if e.free is None or count is None:
+            return None
+        arm, base = findings.arms[e.arm].label, findings.arms[e.free].label
+        return _linked(count, task=e.task, base=base, arm=arm, moved=how)
+
+    rows = tuple(
+        (
+            e.task,
+            findings.arms[e.arm].label,
+            e.rows,
+            e.valid_before if e.valid_before.n else None,
+            moved(e, e.gained, "gained"),
+            moved(e, e.lost, "lost"),
+            e.truncated / e.rows,
+            e.unparsed / e.rows,
+            e.mean_tokens,
+            e.whitespace,
+            e.tokens_per_s,
+            e.computed_prefill,
+            *(getattr(e, column.name) for column in optional),
+        )
+        for e in findings.effects
+    )
+    return Table(
+        "effects",
+        "What the constraint did",
+        columns,
+        rows,
+        "Valid without it: share of the unconstrained arm's replies that this arm's constraint "
+        "admits as they are. Gained, lost: requests that changed verdict against the unconstrained "
+        "arm. Tokens: mean of a reply. Tokens/s: of one request, median, while others ran beside "
+        "it. Prefill computed: prompt tokens that were not in the cache.",
+    )
+
+
+def calibration_table(findings: Findings) -> Table:
+    """Whether the model is right as often as it says, where its distribution was measured."""
+    rows = tuple(
+        (c.task, c.subset, findings.arms[arm].label, c.n, c.accuracy, c.ece, c.brier, c.option_mass)
+        for arm, c in findings.evidence.calibrations
+    )
+    columns = (
+        Column("task", "task"),
+        Column("subset", "subset"),
+        Column("arm", "arm"),
+        Column("n", "n", "count"),
+        Column("accuracy", "first choice correct %", "percent"),
+        Column("ece", "ECE", "fraction"),
+        Column("brier", "Brier score", "fraction"),
+        Column("option_mass", "on the options %", "percent"),
+    )
+    return Table(
+        "calibration",
+        "Calibration",
+        columns,
+        rows,
+        "The model's own distribution over the options that the constraint admits. ECE: 10 bins of "
+        "equal width, from 0 to 1. Brier: over all options, from 0 to 2. On the options: mean "
+        "probability that lies on them together.",
+    )
+
+
+def failures_table(findings: Findings) -> Table:
+    """Why replies were not correct."""
+    labels = [arm.label for arm in findings.arms]
+    columns = (
+        Column("task", "task"),
+        Column("failure", "failure"),
+        Column("meaning", "why it was not correct"),
+        *(Column(label, label, "count") for label in labels),
+    )
+    rows = tuple(
+        (
+            f.task,
+            f.reason,
+            REASONS.get(f.reason, f.reason.replace("_", " ")),
+            *(
+                _linked(f.counts.get(n, 0), task=f.task, arm=label, failure=f.reason)
+                for n, label in enumerate(labels)
+            ),
+        )
+        for f in findings.failures
+    )
+    totals = ", ".join(
+        f"{arm.label} {sum(r.rows for r in findings.results if r.arm == n):,}"
+        for n, arm in enumerate(findings.arms)
+    )
+    return Table("failures", "Failures", columns, rows, f"Rows (n) in all: {totals}.")
+
+
+def all_tables(findings: Findings) -> Iterable[Table]:
+    """Every table, in the order of the report."""
+    yield answer_table(findings)
+    yield comparisons_table(findings)
+    yield trends_table(findings)
+    yield effects_table(findings)
+    if findings.evidence.calibrations:
+        yield calibration_table(findings)
+    yield failures_table(findings)
+    yield results_table(findings)
+    yield levels_table(findings)
+
+
+def _is_board(findings: Findings) -> bool:
+    return len(findings.evidence.runs) > 1
+
+
+def _instances(findings: Findings, task: str) -> str:
+    counts = sorted({r.estimate.n for r in findings.results if r.task == task})
+    return f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+
+
+def _linked(count: int, **filters: str) -> Linked | int:
+    """A count with the address of the rows in the page's browser; none lead to nothing."""
+    return Linked(count, "#" + urlencode(filters)) if count else count
