@@ -35,7 +35,7 @@ from rel_batch.constraints.molecules.states import (
 )
 
 MAX_ENDING = 160  # characters
-MAX_STEPS = 200  # characters tried in one search
+MAX_STEPS = 120  # characters tried in one search
 
 
 @native
