@@ -23,6 +23,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from rel_batch.arm_grid import with_grid_expanded
 from rel_batch.constraints import Kind
 from rel_batch.errors import ConfigError, nearest
 from rel_batch.strict_yaml import parse_yaml
@@ -250,7 +251,7 @@ def read_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
 def validate_config(data: Mapping[str, Any], where: str) -> RunConfig:
     """The config in `data`. Raises ConfigError."""
     try:
-        return RunConfig.model_validate(_lists_to_tuples(data))
+        return RunConfig.model_validate(_lists_to_tuples(with_grid_expanded(data, where)))
     except ValidationError as error:
         locations = [_config_keys(problem["loc"]) for problem in error.errors()]
         # A member of a union that fails as a whole says nothing beside its failing part.

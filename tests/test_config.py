@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rel_batch.config import RunConfig, read_config
+from rel_batch.config import RunConfig, read_config, validate_config
 from rel_batch.errors import ConfigError
 
 SHORTEST = "run: night\nmodel: {path: org/name}\n"
@@ -127,3 +127,33 @@ def test_the_configs_of_the_repository_are_valid() -> None:
     assert configs
     for file in configs:
         read_config(file)
+
+
+def grid(**arms: object) -> dict[str, object]:
+    return {"run": "r", "model": {"path": "m"}, "arms": arms}
+
+
+def test_a_grid_is_every_combination_named_by_what_differs() -> None:
+    values = {"constraint": ["none", "format"], "temperature": [0.5, 1], "samples": [4]}
+    config = validate_config(grid(grid=values, top_p=0.9), "x.yaml")
+    assert [arm.name for arm in config.arms] == ["none-0.5", "none-1", "format-0.5", "format-1"]
+    assert {arm.samples for arm in config.arms} == {4}
+    assert {arm.top_p for arm in config.arms} == {0.9}
+    assert [arm.constraint for arm in config.arms] == ["none", "none", "format", "format"]
+
+
+@pytest.mark.parametrize(
+    ("arms", "message"),
+    [
+        ({"constraint": "none"}, "arms is a list of arms, or a grid"),
+        ({"grid": {}}, "arms is a list of arms, or a grid"),
+        ({"grid": {"constraint": "none"}}, "arms is a list of arms, or a grid"),
+        ({"grid": {"max_tokens": [{"REL-A1": 4}]}}, "arms is a list of arms, or a grid"),
+        ({"grid": {"max_tokens": list(range(1, 102))}}, "the grid has 101 arms"),
+        ({"grid": {"constrant": ["none"]}}, "did you mean 'constraint'"),
+        ({"grid": {"constraint": ["none", "none"]}}, "two arms are called 'none'"),
+    ],
+)
+def test_a_grid_that_means_nothing_is_refused(arms: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        validate_config(grid(**arms), "x.yaml")
