@@ -118,7 +118,8 @@ def _result(evidence: Evidence, key: tuple[str, int], cell: Cell) -> Result:
     completion = None
     if task.headline != "accuracy":
         # An instance without a row has met nothing.
-        absent = round(missing / samples) if samples > 1 else missing
+        planned = planned_rows // max(samples, evidence.arms[arm].samples)
+        absent = max(0, planned - len(cell.questions))
         completion = estimate_share(
             np.concatenate([cell.values, np.zeros(absent)]), single=cell.is_single
         )

@@ -39,7 +39,8 @@ def answer_table(findings: Findings) -> Table:
     kinds = {task_for(task).headline for task in findings.tasks}
     words = " or ".join(_HEADLINES[kind] for kind in sorted(kinds))
     counted = ", ".join(f"{task} {_instances(findings, task)}" for task in findings.tasks)
-    mean_of = f" Mean of up to {max(samples)} samples an instance." if max(samples) > 1 else ""
+    most = max(samples, default=1)
+    mean_of = f" Mean of up to {most} samples an instance." if most > 1 else ""
     return Table(
         "answer",
         "Leaderboard" if _is_board(findings) else "Results",

@@ -14,7 +14,8 @@ from pathlib import Path
 from rel_batch.config import ArmConfig
 from rel_batch.engine.fake import FakeEngine, FakeReply
 from rel_batch.instances import read_instances
-from rel_batch.plan import materialise, plan_requests
+from rel_batch.judge import constraint_for
+from rel_batch.plan import plan_requests
 from rel_batch.prompts import ByteTokenizer, PromptRenderer
 from rel_batch.records import Instance, Request
 from rel_batch.scoring import score_run
@@ -53,10 +54,22 @@ def ablation_run(
         },
         "versions": {"rel_batch": "0.0.0"},
     }
+    by_name = {arm.name: arm for arm in arms}
     by_key = {instance.key: instance for instance in instances}
     run = RunFolder.create(path, manifest, instances, plan.requests)
     engine = FakeEngine(lambda request: _reply(request, by_key, skill))
-    requests = materialise(plan.requests, by_key, {arm.name: arm for arm in arms}, renderer)
+    requests = (
+        Request(
+            planned=planned,
+            prompt_token_ids=(),
+            constraint=constraint_for(
+                by_key[planned.instance_key], by_name[planned.arm].constraint
+            ),
+            temperature=by_name[planned.arm].temperature,
+            top_p=1.0,
+        )
+        for planned in plan.requests
+    )
     # The clock is no part of what a test compares.
     done = [dataclasses.replace(c, latency_s=0.5) for c in engine.generate(requests)]
     for chunk in sorted({completion.chunk for completion in done}):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from ablation_runs import HOSTILE, ablation_run
+from example_runs import new_run
 
 from rel_batch.report.browsing import pack
 from rel_batch.report.evidence import read_evidence
@@ -119,6 +120,12 @@ def test_a_page_that_would_be_too_large_holds_instances_taken_evenly(tmp_path: P
     evidence = read_evidence([ablation_run(tmp_path / "run")])
     packed = pack(evidence, most_rows=20)
     assert (packed.shown, packed.total) == (10, 26)
+
+
+def test_a_run_without_a_single_score_has_a_report_that_says_so(tmp_path: Path) -> None:
+    findings = find(read_evidence([new_run(tmp_path / "run")]))
+    page = publish_report(findings, tmp_path / "report").read_text()
+    assert "Incomplete: 4 of 4 planned rows are missing." in page
 
 
 def rel_batch(*arguments: object) -> subprocess.CompletedProcess[str]:
