@@ -28,7 +28,7 @@ def render_markdown(findings: Findings, figures: Sequence[Figure]) -> str:
         parts.append(_escaped(f"{run.name}{model}, {run.planned:,} requests planned."))
     parts.append(_escaped(arms_in_words(findings)))
     parts += [f"> **Note.** {_escaped(remark)}" for remark in findings.remarks]
-    parts.append(_table(answer_table(findings)))
+    parts.append(_table(answer_table(findings)) if findings.results else "No row is scored yet.")
     parts += [f"![{_escaped(f.alt)}](figures/{f.name}.svg)" for f in figures]
     rest = (
         comparisons_table(findings),

@@ -126,6 +126,8 @@ def test_a_run_without_a_single_score_has_a_report_that_says_so(tmp_path: Path) 
     findings = find(read_evidence([new_run(tmp_path / "run")]))
     page = publish_report(findings, tmp_path / "report").read_text()
     assert "Incomplete: 4 of 4 planned rows are missing." in page
+    assert "No row is scored yet." in page
+    assert "Every reply was correct" not in page
 
 
 def rel_batch(*arguments: object) -> subprocess.CompletedProcess[str]:
