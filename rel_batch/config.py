@@ -67,8 +67,10 @@ class _Section(BaseModel):
 class InstancesConfig(_Section):
     """Which instances the run evaluates."""
 
-    # "bundled", a file, a folder, a glob, or a list of these.
+    # "bundled", "hub", a file, a folder, a glob, or a list of these.
     source: str | tuple[str, ...] = "bundled"
+    # Of the released set on the Hub: branch, tag or commit; resolved to a commit and recorded.
+    revision: str | None = None
     # Only these tasks; all that the source holds by default.
     tasks: tuple[TaskName, ...] | None = None
     # At most this many instances of each task and subset, the first in the file's order.
@@ -77,6 +79,13 @@ class InstancesConfig(_Section):
     taxa_notation: TaxaNotation = "auto"
     # Leave out bad lines (counted and listed) instead of stopping at the first.
     skip_bad: bool = False
+
+    @model_validator(mode="after")
+    def _revision_is_of_the_hub(self) -> Self:
+        sources = (self.source,) if isinstance(self.source, str) else self.source
+        if self.revision is not None and "hub" not in sources:
+            raise ValueError("revision is set, but source is not 'hub'")
+        return self
 
 
 class ModelConfig(_Section):
@@ -191,6 +200,8 @@ class ScoringConfig(_Section):
 
     # REL-C2: share of gold's atoms in the common substructure. Slow, so only on request.
     overlap: bool = False
+    # The verdict by gold without its known faults, beside the strict one (docs/data.md).
+    audited: bool = False
 
 
 class RunConfig(_Section):

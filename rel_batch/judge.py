@@ -22,7 +22,7 @@ from rel_batch.records import Instance, Score
 from rel_batch.tasks import task_for
 from rel_batch.tasks.answer import answer_of
 
-SCORERS = ("strict", "upstream")
+SCORERS = ("strict", "upstream", "audited")
 
 
 def score_reply(
@@ -39,7 +39,8 @@ def score_reply(
         reply: all that the model wrote; its thought, if any, is no part of the answer.
         finish_reason: "length" says that the reply was cut by the token limit: then only an answer
             that was complete before the cut counts.
-        scorer: "strict", or "upstream" for the verdict that the reference evaluator's rules give.
+        scorer: "strict", or "upstream" for the verdict that the reference evaluator's rules give,
+            or "audited" to compare with gold without its known faults (`tasks/audited_gold.py`).
         overlap: also compute REL-C2's share of the common substructure, which is slow.
 
     Raises DataError (the record) and ConfigError (an unknown scorer).
@@ -51,7 +52,8 @@ def score_reply(
     if scorer == "upstream":
         return task.score_upstream(instance, reply)
     answer, truncated = task.read_answer(answer_of(reply), truncated=finish_reason == "length")
-    score = task.score(instance, answer, truncated=truncated)
+    judge = task.score_audited if scorer == "audited" else task.score
+    score = judge(instance, answer, truncated=truncated)
     return replace(score, overlap=task.overlap(instance, score)) if overlap else score
 
 

@@ -99,19 +99,22 @@ def score_run(
     *,
     upstream: bool = True,
     overlap: bool = False,
+    audited: bool = False,
     on_progress: Callable[[int, int, PartTally], None] | None = None,
 ) -> PartTally:
     """Score every part that has no scores of this version yet, and give what was found in them.
 
     `upstream` adds the verdict of the reference evaluator's rules, `overlap` REL-C2's share of
-    the common substructure (slow); parts that were scored without them are scored again.
+    the common substructure (slow), `audited` the verdict by audited gold; parts that were scored
+    without them are scored again.
     `on_progress` is told parts done, parts to do, and the tally of each part.
     Raises StoreError.
     """
-    missing = run.unscored_parts(SCORING_VERSION, _extras(upstream, overlap))
+    extras = _extras(upstream, overlap, audited)
+    missing = run.unscored_parts(SCORING_VERSION, extras)
     total = PartTally()
     for done, part in enumerate(missing, start=1):
-        tally = score_part(run.path, part, upstream=upstream, overlap=overlap)
+        tally = score_part(run.path, part, upstream=upstream, overlap=overlap, audited=audited)
         total += tally
         if on_progress is not None:
             on_progress(done, len(missing), tally)
@@ -124,6 +127,7 @@ def score_part(
     *,
     upstream: bool = True,
     overlap: bool = False,
+    audited: bool = False,
 ) -> PartTally:
     """Score one part and publish its scores; may be called in any process.
 
@@ -142,11 +146,14 @@ def score_part(
                     f"{run_path / 'instances.parquet'} does not hold",
                     hint="The part is of another run; move it out of the run folder.",
                 )
-            row = score_completion(instance, completion, upstream=upstream, overlap=overlap)
+            row = score_completion(
+                instance, completion, upstream=upstream, overlap=overlap, audited=audited
+            )
             counts[row.task] = counts.get(row.task, Counts()) + _count(row)
             yield row
 
-    run.publish_scores(SCORING_VERSION, part, rows(), extras=_extras(upstream, overlap))
+    extras = _extras(upstream, overlap, audited)
+    run.publish_scores(SCORING_VERSION, part, rows(), extras=extras)
     return PartTally(counts)
 
 
@@ -156,6 +163,7 @@ def score_completion(
     *,
     upstream: bool = True,
     overlap: bool = False,
+    audited: bool = False,
 ) -> ScoreRow:
     """The score of one completion. Pure.
 
@@ -163,10 +171,13 @@ def score_completion(
     """
     try:
         strict = _strict(instance, completion, overlap=overlap)
-        reference = None
-        if upstream and completion.status not in STATUSES_WITHOUT_REPLY:
-            finish_reason = completion.finish_reason or "stop"
-            reference = score_reply(instance, completion.reply, finish_reason, scorer="upstream")
+        reference = mended = None
+        if completion.status not in STATUSES_WITHOUT_REPLY:
+            reply, finish_reason = completion.reply, completion.finish_reason or "stop"
+            if upstream:
+                reference = score_reply(instance, reply, finish_reason, scorer="upstream")
+            if audited:
+                mended = score_reply(instance, reply, _finish_reason(completion), scorer="audited")
     except Exception as error:
         raise RuntimeError(
             f"scoring failed for request {completion.request_key} "
@@ -192,6 +203,7 @@ def score_completion(
         overlap=strict.overlap,
         upstream_correct=None if reference is None else reference.correct,
         upstream_prediction=None if reference is None else _as_json(reference),
+        audited_correct=None if mended is None else mended.correct,
     )
 
 
@@ -200,9 +212,13 @@ def _strict(instance: Instance, completion: Completion, *, overlap: bool) -> Sco
         # What an empty reply gets, so that precision, recall and F1 are 0 where they exist.
         empty = score_reply(instance, "", "stop", scorer="strict")
         return replace(empty, verdict="unparsed", prediction=None, failure=completion.status)
-    truncated = completion.status in ("truncated", "truncated_thinking")
-    finish_reason = "length" if truncated else completion.finish_reason or "stop"
+    finish_reason = _finish_reason(completion)
     return score_reply(instance, completion.reply, finish_reason, scorer="strict", overlap=overlap)
+
+
+def _finish_reason(completion: Completion) -> str:
+    truncated = completion.status in ("truncated", "truncated_thinking")
+    return "length" if truncated else completion.finish_reason or "stop"
 
 
 def _as_json(score: Score) -> str | None:
@@ -215,8 +231,8 @@ def _count(row: ScoreRow) -> Counts:
     return Counts(1, int(row.correct), int(finished and not row.parsed), int(truncated))
 
 
-def _extras(upstream: bool, overlap: bool) -> tuple[str, ...]:
-    asked = {"upstream": upstream, "overlap": overlap}
+def _extras(upstream: bool, overlap: bool, audited: bool) -> tuple[str, ...]:
+    asked = {"upstream": upstream, "overlap": overlap, "audited": audited}
     return tuple(name for name, wanted in asked.items() if wanted)
 
 

@@ -25,7 +25,11 @@ _fmcs: Any = rdFMCS
 
 # A bound on one search, so that nothing hangs. It is an error to reach it, not a result: what
 # is generated must not depend on the speed of the machine.
-_SEARCH_S = 120
+_PROOF_S = 120
+# The same for molecules that are given. Not to end in time is a result there, and said.
+SEARCH_S = 5
+# REL's molecules have up to 9 independent rings.
+MAX_RINGS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,26 @@ class Motif:
     smiles: str
     num_atoms: int
     num_bonds: int
+
+
+@dataclass(frozen=True, slots=True)
+class LargestMotifs:
+    """The size of the largest motif that several molecules share, under both notions of large.
+
+    Attributes:
+        most_bonds: bonds, then atoms, of the common fragment with the most bonds.
+        most_atoms: atoms, then bonds, of the common fragment with the most atoms.
+        is_proven: whether both searches ended; where not, larger fragments may exist.
+    """
+
+    most_bonds: tuple[int, int]
+    most_atoms: tuple[int, int]
+    is_proven: bool
+
+    def reached_by(self, smiles: str) -> bool:
+        """Whether a valid SMILES is as large as the largest, by bonds or by atoms."""
+        atoms, bonds = size_of(smiles)
+        return (bonds, atoms) >= self.most_bonds or (atoms, bonds) >= self.most_atoms
 
 
 @lru_cache(maxsize=50_000)
@@ -46,6 +70,13 @@ def num_heavy_atoms(smiles: str) -> int:
     molecule = _parse(smiles)
     assert molecule is not None
     return molecule.GetNumHeavyAtoms()
+
+
+def size_of(smiles: str) -> tuple[int, int]:
+    """Atoms and bonds of a valid SMILES."""
+    molecule = _parse(smiles)
+    assert molecule is not None
+    return molecule.GetNumAtoms(), molecule.GetNumBonds()
 
 
 def contains(smiles: str, motif: str) -> bool:
@@ -103,6 +134,49 @@ def common_motif(molecules: Sequence[str]) -> Motif | None:
     return None if _has_other_tautomer(motif.smiles) else motif
 
 
+@lru_cache(maxsize=1_024)
+def largest_motifs(molecules: tuple[str, ...], timeout_s: int = SEARCH_S) -> LargestMotifs | None:
+    """How large the largest common motifs of SMILES are, in at most 2 x `timeout_s` seconds.
+
+    A ring may be cut, as REL-C2's golds do it. None where a SMILES is not valid or has too many
+    rings: a single step of the search, which nothing can stop, may then take minutes.
+    """
+    parsed = [_parse(smiles) for smiles in molecules]
+    if not parsed or any(
+        molecule is None or _num_rings(molecule) > MAX_RINGS for molecule in parsed
+    ):
+        return None
+    by_bonds = _find(parsed, timeout_s, maximize_bonds=True, whole_rings=False, every=False)
+    by_atoms = _find(parsed, timeout_s, maximize_bonds=False, whole_rings=False, every=False)
+    return LargestMotifs(
+        most_bonds=(by_bonds.numBonds, by_bonds.numAtoms),
+        most_atoms=(by_atoms.numAtoms, by_atoms.numBonds),
+        is_proven=not by_bonds.canceled and not by_atoms.canceled,
+    )
+
+
+def motifs_with_most_bonds(
+    molecules: tuple[str, ...], timeout_s: int = SEARCH_S
+) -> tuple[frozenset[str], bool]:
+    """The common motifs with the most bonds that are molecules of their own, and whether all.
+
+    For what `largest_motifs` answers; takes up to ten times as long.
+    """
+    parsed = [_parse(smiles) for smiles in molecules]
+    result = _find(parsed, timeout_s, maximize_bonds=True, whole_rings=False, every=True)
+    motifs = frozenset(
+        motif.smiles
+        for motif in _motifs(parsed, result)
+        if _parse(motif.smiles) is not None
+        and all(contains(smiles, motif.smiles) for smiles in molecules)
+    )
+    return motifs, not result.canceled
+
+
+def _num_rings(molecule: Chem.Mol) -> int:
+    return molecule.GetNumBonds() - molecule.GetNumAtoms() + 1
+
+
 def _has_other_tautomer(smiles: str) -> bool:
     """Whether moving the hydrogen of an [nH] gives another SMILES of the same skeleton.
 
@@ -127,18 +201,36 @@ def _search(
     molecules: Sequence[Chem.Mol | None], *, maximize_bonds: bool, whole_rings: bool
 ) -> frozenset[Motif]:
     """All largest common fragments under one notion of large, cut out of the first molecule."""
-    parameters = _fmcs.MCSParameters()
-    parameters.MaximizeBonds = maximize_bonds
-    parameters.StoreAll = True
-    parameters.Timeout = _SEARCH_S
-    parameters.BondCompareParameters.RingMatchesRingOnly = whole_rings
-    parameters.BondCompareParameters.CompleteRingsOnly = whole_rings
-    result = _fmcs.FindMCS(list(molecules), parameters)
+    result = _find(
+        molecules, _PROOF_S, maximize_bonds=maximize_bonds, whole_rings=whole_rings, every=True
+    )
     if result.canceled:
         raise RelBatchError(
-            f"the search for a common motif of {len(molecules)} molecules took over {_SEARCH_S} s",
+            f"the search for a common motif of {len(molecules)} molecules took over {_PROOF_S} s",
             hint="use another seed, or fewer molecules",
         )
+    return _motifs(molecules, result)
+
+
+def _find(
+    molecules: Sequence[Chem.Mol | None],
+    timeout_s: int,
+    *,
+    maximize_bonds: bool,
+    whole_rings: bool,
+    every: bool,
+) -> Any:
+    parameters = _fmcs.MCSParameters()
+    parameters.MaximizeBonds = maximize_bonds
+    parameters.StoreAll = every
+    parameters.Timeout = timeout_s
+    parameters.BondCompareParameters.RingMatchesRingOnly = whole_rings
+    parameters.BondCompareParameters.CompleteRingsOnly = whole_rings
+    with rdBase.BlockLogs():
+        return _fmcs.FindMCS(list(molecules), parameters)
+
+
+def _motifs(molecules: Sequence[Chem.Mol | None], result: Any) -> frozenset[Motif]:
     queries = list(result.degenerateSmartsQueryMolDict.values()) or [result.queryMol]
     first = molecules[0]
     assert first is not None

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from rel_batch.cli.data import baselines, data
+
 app = typer.Typer(
     name="rel-batch",
     help="Evaluate open-weight checkpoints on REL with constrained decoding.",
@@ -15,6 +17,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(data, name="data")
+app.command()(baselines)
 
 ConfigPath = Annotated[Path, typer.Argument(help="YAML file that describes the run.")]
 RunPath = Annotated[Path, typer.Argument(help="Run folder, for example outputs/quickstart.")]
@@ -87,13 +92,16 @@ def score(
     overlap: Annotated[
         bool, typer.Option("--overlap", help="REL-C2: the common substructure's share (slow).")
     ] = False,
+    audited: Annotated[
+        bool, typer.Option("--audited", help="Also by gold without its known faults.")
+    ] = False,
 ) -> None:
     """Score a run's completions again and print the table; needs no GPU, vllm or torch."""
     from rel_batch.scoring import score_run
     from rel_batch.store import RunFolder
 
     folder = RunFolder.open(run)
-    score_run(folder, overlap=overlap)
+    score_run(folder, overlap=overlap, audited=audited)
     _print_table(folder)
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from rel_batch.errors import ConfigError, DataError, nearest, unknown_name
+from rel_batch.instances.hub import HUB, fetch_release
 from rel_batch.instances.lines import parse_record, read_lines, shaped
 from rel_batch.instances.notation import (
     TAXA_NOTATIONS,
@@ -64,8 +65,9 @@ def read_instances(
     """Read instances of the unified REL format.
 
     Args:
-        source: "bundled" (the set that comes with the package), a file, a folder (all its
-            `*.jsonl`, at any depth), a glob, or several of these.
+        source: "bundled" (the set that comes with the package), "hub" (the released set, fetched
+            where it is not cached: `hub.py`), a file, a folder (all its `*.jsonl`, at any depth),
+            a glob, or several of these.
         taxa_notation: how REL-B1's gold gives taxa: "names", "positions" (0-based, in the
             string-sorted names), or "auto", which accepts only what a file proves.
         skip_bad: leave out a bad line, with its complaint in `.skipped`, instead of stopping.
@@ -79,7 +81,7 @@ def read_instances(
     wanted = None if tasks is None else {task_for(name).name for name in tasks}
     sources = [source] if isinstance(source, str | Path) else list(source)
     reading = _Reading(skip_bad, wanted)
-    for path, is_ours in _files(sources):
+    for path, is_ours in instance_files(sources):
         reading.read(path, "names" if is_ours else taxa_notation)
     if not reading.instances:
         what = "usable record" if wanted is None else f"record of {', '.join(sorted(wanted))}"
@@ -193,11 +195,15 @@ def instance_of(record: Mapping[str, Any], source_file: str = "") -> Instance:
         raise DataError(f"record {record.get('id', '?')!r:.80}: {error}") from error
 
 
-def _files(sources: Iterable[str | Path]) -> Iterator[tuple[Path, bool]]:
-    """Each file once, and whether it comes with the package."""
+def instance_files(sources: Iterable[str | Path]) -> Iterator[tuple[Path, bool]]:
+    """Each file of the sources once, and whether it comes with the package. Raises DataError."""
     seen: set[str] = set()
     for source in sources:
-        paths = _bundled() if source == BUNDLED else _found(source)
+        if source == HUB:
+            release = fetch_release()
+            paths = [release.folder / name for name in release.files]
+        else:
+            paths = _bundled() if source == BUNDLED else _found(source)
         for path in paths:
             real = os.path.realpath(path)
             if real not in seen:
@@ -232,6 +238,6 @@ def _suggestion(path: Path) -> str:
         beside = [other.name for other in path.parent.iterdir()]
     except OSError:
         beside = []
-    guess = nearest(path.name, [*beside, BUNDLED])
+    guess = nearest(path.name, [*beside, BUNDLED, HUB])
     other = f"did you mean {guess}? " if guess else ""
-    return f"{other}a source is '{BUNDLED}', a .jsonl file, a folder, or a glob"
+    return f"{other}a source is '{BUNDLED}', '{HUB}', a .jsonl file, a folder, or a glob"

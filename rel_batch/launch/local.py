@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rel_batch.config import RunConfig
+from rel_batch.config import RunConfig, ScoringConfig
 from rel_batch.constraints import Constraint
 from rel_batch.engine import Engine, failed_completion
 from rel_batch.engine.canary import prove_constraints_hold
@@ -90,7 +90,7 @@ def run_locally(config: RunConfig, progress: Progress) -> RunOutcome:
             _generate(prepared, run, missing, progress)
         finally:
             progress.end()
-    score_run(run, overlap=config.scoring.overlap)
+    score_run(run, overlap=config.scoring.overlap, audited=config.scoring.audited)
     return RunOutcome(run, num_missing=len(prepared.plan.requests) - len(run.finished_keys()))
 
 
@@ -98,7 +98,7 @@ def _generate(
     prepared: Prepared, run: RunFolder, missing: list[PlannedRequest], progress: Progress
 ) -> None:
     config = prepared.config
-    with _background_scoring(run, progress, overlap=config.scoring.overlap) as score_in_background:
+    with _background_scoring(run, progress, config.scoring) as score_in_background:
         worker = Worker(
             run,
             config.store,
@@ -209,10 +209,10 @@ def _versions(config: RunConfig) -> dict[str, str]:
 class _ScoreInBackground:
     """Scores published parts in one other process and reports each when it is done."""
 
-    def __init__(self, run: RunFolder, progress: Progress, *, overlap: bool) -> None:
+    def __init__(self, run: RunFolder, progress: Progress, settings: ScoringConfig) -> None:
         self._run = run
         self._progress = progress
-        self._overlap = overlap
+        self._extras = {"overlap": settings.overlap, "audited": settings.audited}
         become_parent()
         self._pool = ProcessPoolExecutor(
             max_workers=1,
@@ -222,9 +222,7 @@ class _ScoreInBackground:
         self._tallies: list[Future[PartTally]] = []
 
     def __call__(self, part: Path) -> None:
-        self._tallies.append(
-            self._pool.submit(score_part, self._run.path, part, overlap=self._overlap)
-        )
+        self._tallies.append(self._pool.submit(score_part, self._run.path, part, **self._extras))
         self.report()
 
     def report(self) -> None:
@@ -239,9 +237,9 @@ class _ScoreInBackground:
 
 @contextlib.contextmanager
 def _background_scoring(
-    run: RunFolder, progress: Progress, *, overlap: bool
+    run: RunFolder, progress: Progress, settings: ScoringConfig
 ) -> Generator[_ScoreInBackground]:
-    scorer = _ScoreInBackground(run, progress, overlap=overlap)
+    scorer = _ScoreInBackground(run, progress, settings)
     try:
         yield scorer
     finally:

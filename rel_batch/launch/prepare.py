@@ -17,11 +17,12 @@ from typing import Any
 
 from rel_batch import __version__
 from rel_batch.checkpoint import Checkpoint, resolve_checkpoint
-from rel_batch.config import RunConfig
+from rel_batch.config import InstancesConfig, RunConfig
 from rel_batch.constraints import Constraint
 from rel_batch.engine.canary import CANARY_TOKENS
 from rel_batch.errors import DataError, EngineError
 from rel_batch.instances import InstanceSet, read_instances
+from rel_batch.instances.hub import HUB, Release, fetch_release
 from rel_batch.plan import Plan, plan_requests
 from rel_batch.prompts import ByteTokenizer, PromptRenderer, load_tokenizer
 from rel_batch.records import Instance, PlannedRequest
@@ -39,6 +40,7 @@ class Prepared:
     Attributes:
         instances: the frozen instances, by key.
         skipped: complaints about the bad lines that were left out.
+        release: the released set on the Hub, where instances are read from it.
         checkpoint: None for the fake engine.
         plan: every request; those longer than `max_model_len` are in it, too.
         max_model_len: tokens of context that the engine gets.
@@ -47,6 +49,7 @@ class Prepared:
     config: RunConfig
     instances: Mapping[str, Instance]
     skipped: tuple[str, ...]
+    release: Release | None
     checkpoint: Checkpoint | None
     tokenizer: Any
     renderer: PromptRenderer
@@ -118,6 +121,7 @@ class Prepared:
             "num_requests": len(self.plan.requests),
             "max_model_len": self.max_model_len,
             "skipped": list(self.skipped),
+            "released": self.release and self.release.record(),
         }
 
 
@@ -125,9 +129,8 @@ def prepare(config: RunConfig) -> Prepared:
     """Read, validate, render and plan. Raises RelBatchError."""
     if config.engine.kind == "vllm":
         _check_engine(config)
-    found = _read(config)
-    selected = _first_of_each(found, config.instances.limit)
-    instances = {instance.key: instance for instance in selected}
+    found, release = read_configured(config.instances)
+    instances = {instance.key: instance for instance in found}
     checkpoint: Checkpoint | None = None
     tokenizer: Any = ByteTokenizer()
     if config.engine.kind == "vllm":
@@ -155,6 +158,7 @@ def prepare(config: RunConfig) -> Prepared:
         config=config,
         instances=instances,
         skipped=tuple(found.skipped),
+        release=release,
         checkpoint=checkpoint,
         tokenizer=tokenizer,
         renderer=renderer,
@@ -181,14 +185,18 @@ def instances_digest(instances: Mapping[str, Instance]) -> str:
     return hashlib.sha256("\n".join(sorted(instances)).encode()).hexdigest()[:32]
 
 
-def _read(config: RunConfig) -> InstanceSet:
-    settings = config.instances
-    return read_instances(
-        settings.source if isinstance(settings.source, str) else list(settings.source),
+def read_configured(settings: InstancesConfig) -> tuple[InstanceSet, Release | None]:
+    """The instances that a config asks for, and the release that they are of, if any."""
+    sources = [settings.source] if isinstance(settings.source, str) else list(settings.source)
+    release = fetch_release(settings.revision) if HUB in sources else None
+    folder = None if release is None else release.folder
+    found = read_instances(
+        [folder if source == HUB and folder else source for source in sources],
         taxa_notation=settings.taxa_notation,
         skip_bad=settings.skip_bad,
         tasks=settings.tasks,
     )
+    return InstanceSet(tuple(_first_of_each(found, settings.limit)), found.skipped), release
 
 
 def _first_of_each(instances: Iterable[Instance], limit: int | None) -> Iterator[Instance]:

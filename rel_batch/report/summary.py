@@ -85,6 +85,8 @@ class Group:
         precision, recall, f1: means over the rows whose gold is a set.
         overlap: REL-C2 on request: mean share of gold's atoms in the common substructure.
         upstream: rows that the reference evaluator's rules call correct; None if not asked.
+        audited: rows that are correct by audited gold; None if not asked.
+        audited_differs: rows on which strict and audited disagree.
     """
 
     name: str
@@ -103,6 +105,8 @@ class Group:
     f1: Mean | None = None
     overlap: Mean | None = None
     upstream: int | None = None
+    audited: int | None = None
+    audited_differs: int = 0
 
     @property
     def missing(self) -> int:
@@ -125,6 +129,10 @@ class Group:
     @property
     def upstream_rate(self) -> Rate | None:
         return None if self.upstream is None else wilson(self.upstream, self.n)
+
+    @property
+    def audited_rate(self) -> Rate | None:
+        return None if self.audited is None else wilson(self.audited, self.n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +249,13 @@ def _group_json(group: Group, name: str) -> dict[str, Any]:
         "f1": group.f1 and asdict(group.f1),
         "overlap": group.overlap and asdict(group.overlap),
         "upstream": upstream and asdict(upstream),
+        **_audited_json(group),
     }
+
+
+def _audited_json(group: Group) -> dict[str, Any]:
+    rate = group.audited_rate
+    return {} if rate is None else {"audited": {**asdict(rate), "differs": group.audited_differs}}
 
 
 _MEANS = ("precision", "recall", "f1", "overlap")
@@ -279,6 +293,10 @@ class _Tally:
         if row.upstream_correct is not None:
             counts["upstream_asked"] += 1
             counts["upstream"] += row.upstream_correct
+        if row.audited_correct is not None:
+            counts["audited_asked"] += 1
+            counts["audited"] += row.audited_correct
+            counts["audited_differs"] += row.audited_correct != row.correct
         for name in _MEANS:
             value: float | None = getattr(row, name)
             if value is not None:
@@ -305,5 +323,7 @@ class _Tally:
             correct=counts["correct"],
             statuses=dict(sorted(self.statuses.items())),
             upstream=counts["upstream"] if counts["upstream_asked"] else None,
+            audited=counts["audited"] if counts["audited_asked"] else None,
+            audited_differs=counts["audited_differs"],
             **means,
         )

@@ -144,6 +144,11 @@ def _rates(groups: Sequence[Group]) -> list[_Column]:
     if any(group.upstream_rate for group in groups):
         meaning = "correct by the reference evaluator's rules, of n"
         columns.append(_Column("upstream %", "upst.", lambda g: _percent(g.upstream_rate), meaning))
+    if any(group.audited_rate for group in groups):
+        meaning = "correct by gold without its known faults, of n"
+        columns.append(_Column("audited %", "aud.", lambda g: _percent(g.audited_rate), meaning))
+        meaning = "rows on which the strict and the audited verdict disagree"
+        columns.append(_Column("differ", "diff.", lambda g: Text(str(g.audited_differs)), meaning))
     return columns
 
 

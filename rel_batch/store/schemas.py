@@ -29,6 +29,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from rel_batch.instances.audit import AuditRow
 from rel_batch.records import Completion, Instance, PlannedRequest, Status, Verdict
 
 METADATA_KEY = b"rel_batch.schema"
@@ -47,6 +48,7 @@ class ScoreRow:
         prediction, upstream_prediction: JSON text of what was read from the reply, or None.
         upstream_correct: what the reference evaluator's rules say; None where there is no reply
             or where they were not asked.
+        audited_correct: what comparing with audited gold says; None likewise.
     """
 
     request_key: str
@@ -68,6 +70,25 @@ class ScoreRow:
     overlap: float | None
     upstream_correct: bool | None
     upstream_prediction: str | None
+    audited_correct: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineRow:
+    """What a shortcut that needs no model scores on a run's instances of one task and subset.
+
+    Attributes:
+        baseline: the shortcut's name (instances.shortcuts).
+        bears_on_rule: whether the shortcut is the task's rule itself or its opposite.
+        correct, n: correct replies by the strict rules, and instances.
+    """
+
+    task: str
+    subset: str
+    baseline: str
+    bears_on_rule: bool
+    correct: int
+    n: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +130,7 @@ def _decode_lists(array: Any) -> list[tuple[Any, ...] | None]:
 
 
 _LISTS = _Codec(_encode_lists, _decode_lists)
+_NAMES = _Codec(_PLAIN.encode, lambda array: [tuple(names) for names in array.to_pylist()])
 _INTS = _Codec(
     _PLAIN.encode,
     lambda array: array.to_pylist() if array.null_count else array.to_numpy().tolist(),
@@ -305,6 +327,7 @@ SCORES = FileKind(
         ("overlap", _FLOAT, True),
         ("upstream_correct", _BOOL, True),
         ("upstream_prediction", _STRING, True),
+        ("audited_correct", _BOOL, True),
     ),
     batch_rows=16_384,
     dictionary=(
@@ -320,4 +343,38 @@ SCORES = FileKind(
         "prediction",
         "upstream_prediction",
     ),
+)
+
+AUDIT = FileKind(
+    "audit",
+    1,
+    AuditRow,
+    (
+        ("file", _STRING, False),
+        ("line", _INT, False),
+        ("id", _STRING, False),
+        ("task", _STRING, False),
+        ("findings", pa.list_(_STRING), False),
+        ("undecided", pa.list_(_STRING), False),
+        ("detail", _STRING, False),
+    ),
+    batch_rows=16_384,
+    dictionary=("file", "task"),
+    codecs={"findings": _NAMES, "undecided": _NAMES, "detail": _JSON},
+)
+
+BASELINES = FileKind(
+    "baselines",
+    1,
+    BaselineRow,
+    (
+        ("task", _STRING, False),
+        ("subset", _STRING, False),
+        ("baseline", _STRING, False),
+        ("bears_on_rule", _BOOL, False),
+        ("correct", _INT, False),
+        ("n", _INT, False),
+    ),
+    batch_rows=16_384,
+    dictionary=("task", "subset", "baseline"),
 )

@@ -5,7 +5,7 @@ some isomers of a formula and asks for the missing ones, one `<smiles>…</smile
 is right where the set of its molecules is gold's.
 
 Surprising: gold is incomplete in 467 of REL-C3's 1,000 instances, so that the true set is scored
-incorrect there. `strict` is the comparison with the paper; it does not mend gold.
+incorrect there. `strict` is the comparison with the paper; `score_audited` mends gold.
 
 Decided where the rule leaves room. C1: Yes or No without angle brackets counts where it starts the
 reply, is alone on its line or follows "answer" (boxed, JSON, another tag); a sentence that only
@@ -27,6 +27,7 @@ from rel_batch.constraints.json_values import JsonValue, json_array, json_enum, 
 from rel_batch.overlap import set_overlap
 from rel_batch.records import Instance, Score
 from rel_batch.tasks import upstream_chemistry
+from rel_batch.tasks.audited_gold import with_all_missing
 from rel_batch.tasks.molecule_lists import check_listed, check_molecules
 from rel_batch.tasks.tags import (
     JSON_SMILES,
@@ -192,6 +193,9 @@ class MissingIsomersTask(Task):
             failure,
             *set_overlap(frozenset(predicted), gold),
         )
+
+    def score_audited(self, instance: Instance, answer: str, *, truncated: bool) -> Score:
+        return self.score(with_all_missing(instance), answer, truncated=truncated)
 
     def score_upstream(self, instance: Instance, reply: str) -> Score:
         return upstream_chemistry.score_missing_isomers(instance, reply)

@@ -5,8 +5,8 @@ C2 asks for the largest connected substructure that all molecules of a list have
 each molecule so that a functional group occurs `target_value` times in all of them together; any
 answer that satisfies the question is right, not only the stored one.
 
-Surprising: at least 96 of REL-C2's golds have another motif of the same size. `strict` scores that
-one incorrect, as the paper does.
+Surprising: some 100 of REL-C2's golds have another motif of the same size. `strict` scores that one
+incorrect, as the paper does; `score_audited` takes it.
 
 Decided where the rule leaves room. C2: a reply without tags counts if exactly one SMILES stands
 where an answer stands. C4: the last `<indices>` and the motifs after it count; brackets around
@@ -26,6 +26,7 @@ from rel_batch.constraints import Constraint, Expression, Kind, Seq, Text
 from rel_batch.constraints.json_values import JsonValue, json_array, json_fixed, json_object
 from rel_batch.records import Instance, Score
 from rel_batch.tasks import upstream_chemistry
+from rel_batch.tasks.audited_gold import with_every_motif
 from rel_batch.tasks.molecule_lists import check_listed, check_syntax
 from rel_batch.tasks.selections import read_selection
 from rel_batch.tasks.tags import (
@@ -100,6 +101,9 @@ class CommonMotifTask(Task):
         if form == canonical_form(instance.answer["smiles"]):
             return Score("correct", form)
         return Score("incorrect", form, "disconnected" if "." in form else "wrong_molecule")
+
+    def score_audited(self, instance: Instance, answer: str, *, truncated: bool) -> Score:
+        return with_every_motif(instance, self.score(instance, answer, truncated=truncated))
 
     def score_upstream(self, instance: Instance, reply: str) -> Score:
         return upstream_chemistry.score_common_motif(instance, reply)

@@ -136,6 +136,13 @@ class Task(ABC):
         before the cut counts.
         """
 
+    def score_audited(self, instance: Instance, answer: str, *, truncated: bool) -> Score:
+        """The verdict on an answer by gold without its known faults (`audited_gold.py`).
+
+        As `score`, but may be slow the first time that an instance is met.
+        """
+        return self.score(instance, answer, truncated=truncated)
+
     @abstractmethod
     def score_upstream(self, instance: Instance, reply: str) -> Score:
         """The verdict that the reference evaluator's rules give on the whole reply."""
