@@ -26,7 +26,7 @@ from rel_batch.constraints.molecules.spellings import Spellings
 from rel_batch.errors import ConfigError
 
 NUM_SPELLINGS = 60
-MAX_FRAGMENTS = 2000
+MAX_FRAGMENTS = 400
 _FRAGMENT_SPELLINGS = 6
 
 
@@ -67,8 +67,8 @@ def fragments_of(
     for smiles in also:
         if _is_fragment(smiles, parent, min_atoms):
             found = (*found, smiles)
-    forms = {canonical_form(smiles): smiles for smiles in reversed(found)}
-    groups = tuple(spellings(smiles, _FRAGMENT_SPELLINGS) for smiles in sorted(forms.values()))
+    forms = {Chem.MolToSmiles(_read(smiles)) for smiles in found}
+    groups = tuple(spellings(smiles, _FRAGMENT_SPELLINGS) for smiles in sorted(forms))
     if not groups:
         raise ConfigError(
             f"{molecule} has no fragment of {min_atoms} atoms",
@@ -114,22 +114,21 @@ def _fragments(molecule: str, min_atoms: int, seed: int) -> tuple[str, ...]:
     rng = random.Random(seed)
     blocks = _ring_systems(parent)
     found: set[str] = set()
+    tried: set[frozenset[int]] = set()
     num_atoms = parent.GetNumAtoms()
-    for _ in range(max(200, 4 * num_atoms)):
+    neighbors = [[n.GetIdx() for n in atom.GetNeighbors()] for atom in parent.GetAtoms()]
+    for _ in range(4 * num_atoms):
         atoms = set(blocks[rng.randrange(num_atoms)])
         size = rng.randint(min_atoms, num_atoms) if num_atoms > min_atoms else num_atoms
-        while True:
-            if len(atoms) >= min_atoms:
+        while len(found) < MAX_FRAGMENTS:
+            chosen = frozenset(atoms)
+            if len(atoms) >= min_atoms and chosen not in tried:
+                tried.add(chosen)
                 smiles = Chem.MolFragmentToSmiles(parent, atomsToUse=sorted(atoms))
-                if _is_fragment(smiles, parent, min_atoms):
+                if smiles not in found and _is_fragment(smiles, parent, min_atoms):
                     found.add(smiles)
-            border = sorted(
-                neighbor.GetIdx()
-                for atom in atoms
-                for neighbor in parent.GetAtomWithIdx(atom).GetNeighbors()
-                if neighbor.GetIdx() not in atoms
-            )
-            if not border or len(atoms) >= size or len(found) >= MAX_FRAGMENTS:
+            border = sorted({n for atom in atoms for n in neighbors[atom]} - atoms)
+            if not border or len(atoms) >= size:
                 break
             atoms |= blocks[rng.choice(border)]
     return tuple(sorted(found))

@@ -64,7 +64,7 @@ def test_a_formula_with_one_isomer_works() -> None:
     assert not reads(leaf, "<smiles>CO</smiles>\n<smiles>OC</smiles>")
 
 
-@pytest.mark.parametrize("formula", ["C4H4Br2", "C3H2N2", "C4H9F"])
+@pytest.mark.parametrize("formula", ["C4H4Br2", "C3H4O", "C4H9F"])
 def test_every_complete_molecule_has_the_formula_and_is_new(formula: str) -> None:
     rng = random.Random(3)
     given = isomers(formula)[:2]
