@@ -23,7 +23,7 @@ from rel_batch.config import ArmConfig
 from rel_batch.constraints import Constraint
 from rel_batch.constraints.options import options_of
 from rel_batch.prompts import PROMPTED_INSTRUCTION, PromptRenderer
-from rel_batch.records import Instance, PlannedRequest, Request
+from rel_batch.records import Compiled, Instance, PlannedRequest, Request
 from rel_batch.tasks import task_for
 from rel_batch.thoughts import Thinking
 
@@ -119,8 +119,12 @@ def materialise(
     instances: Mapping[str, Instance],
     arms: Mapping[str, ArmConfig],
     renderer: PromptRenderer,
+    compiled: Mapping[str, Compiled],
 ) -> Iterator[Request]:
-    """Planned requests with their prompts and constraints, lazily and in order."""
+    """Planned requests with their prompts and constraints, lazily and in order.
+
+    `compiled` says by its digest how each constraint compiled.
+    """
     last_key = ""
     prompts: dict[tuple[str, bool], tuple[int, ...]] = {}
     constraints: dict[str, Constraint] = {}
@@ -155,6 +159,7 @@ def materialise(
             options=tuple((option, renderer.continuation_ids(option)) for option in options),
             decoding=arm.decoding,
             measure_distortion=arm.measure_distortion,
+            compiled=compiled.get(request.constraint_digest),
         )
 
 

@@ -100,6 +100,21 @@ class PlannedRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Compiled:
+    """How a constraint compiled before the engine was started.
+
+    Attributes:
+        backend: what masks the tokens: "xgrammar", "guidance" or "machine" (our own matcher).
+        compile_s: seconds that compiling took, the vocabulary not counted.
+        problem: why it does not compile; None if it does.
+    """
+
+    backend: str
+    compile_s: float
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """A planned request with all that the engine needs to run it.
 
@@ -112,6 +127,7 @@ class Request:
             their distribution is asked for.
         decoding: "likelihood" replies with the option that the model ranks first.
         measure_distortion: whether to measure what the constraint changed.
+        compiled: how the constraint compiled; None where there is none, or no real engine.
     """
 
     planned: PlannedRequest
@@ -125,6 +141,7 @@ class Request:
     options: tuple[tuple[str, tuple[int, ...]], ...] = ()
     decoding: Literal["generate", "likelihood"] = "generate"
     measure_distortion: bool = False
+    compiled: Compiled | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +172,9 @@ class Completion:
         option_logprobs: for each text that the constraint admits, the log-probability of its
             tokens after the prompt (and thought), end-of-sequence not counted; None where it was
             not measured or the texts are no short list.
+        backend: what masked the tokens ("xgrammar", "guidance", "machine"); None for no constraint.
+        compile_s: seconds that compiling the constraint took; None for no constraint.
+        num_whitespace_tokens: tokens of the reply that are nothing but white space.
     """
 
     request_key: str
@@ -182,6 +202,9 @@ class Completion:
     overruled_share: float | None = None
     logprob_cost: float | None = None
     option_logprobs: Mapping[str, float] | None = None
+    backend: str | None = None
+    compile_s: float | None = None
+    num_whitespace_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

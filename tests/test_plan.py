@@ -79,7 +79,7 @@ def test_materialised_requests_have_the_prompt_that_was_planned() -> None:
     instances = {instance.key: instance for instance in bundled()}
     plan = planned(list(instances.values()), FORMAT, FREE)
     arms = {"format": FORMAT, "free": FREE}
-    requests = list(materialise(plan.requests, instances, arms, RENDERER))
+    requests = list(materialise(plan.requests, instances, arms, RENDERER, {}))
     assert [request.planned for request in requests] == list(plan.requests)
     for request in requests:
         assert len(request.prompt_token_ids) == request.planned.num_prompt_tokens
@@ -108,7 +108,7 @@ def test_a_prompt_tells_of_json_where_json_is_asked_for() -> None:
     plan = planned([instance], *arms.values())
     prompts = {
         request.planned.arm: bytes(request.prompt_token_ids).decode()
-        for request in materialise(plan.requests, {instance.key: instance}, arms, RENDERER)
+        for request in materialise(plan.requests, {instance.key: instance}, arms, RENDERER, {})
     }
     assert prompts["format"] == instance.question
     added = task_for(instance.task).instruction("json")

@@ -95,7 +95,7 @@ def failed_completion(request: Request, status: Status, error: str) -> Completio
 
 
 def _identity(request: Request) -> dict[str, Any]:
-    planned = request.planned
+    planned, compiled = request.planned, request.compiled
     return {
         "request_key": planned.key,
         "instance_key": planned.instance_key,
@@ -106,6 +106,8 @@ def _identity(request: Request) -> dict[str, Any]:
         "seed": planned.seed,
         "num_prompt_tokens": planned.num_prompt_tokens,
         "constraint_kind": planned.constraint_kind,
+        "backend": compiled.backend if compiled else None,
+        "compile_s": compiled.compile_s if compiled else None,
     }
 
 

@@ -64,7 +64,11 @@ class FakeEngine:
                 try:
                     call = steps.send(answer)
                 except StopIteration as end:
-                    yield end.value
+                    spaces = sum(
+                        byte in b" \t\r\n\v\f"
+                        for byte in end.value.reply.encode("utf-8", "surrogatepass")
+                    )
+                    yield dataclasses.replace(end.value, num_whitespace_tokens=spaces)
                     break
 
     def close(self) -> None:

@@ -18,6 +18,8 @@ Surprising: vLLM changes the parameters that it validates, so each call makes ne
 from __future__ import annotations
 
 import functools
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +35,7 @@ from rel_batch.constraints.dialects import (
 from rel_batch.constraints.encoding import encode
 from rel_batch.constraints.vocabulary import VocabularyError, token_bytes
 from rel_batch.engine.grammar_spec import Carrier, write_spec
+from rel_batch.records import Compiled
 
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams
@@ -121,6 +124,24 @@ def compile_check(constraint: Constraint, backend: Backend, tokenizer: Any) -> s
         else _xgrammar_problem(grammar, tokenizer)
     )
     return f"{matcher}: {problem}" if problem else None
+
+
+def compiled_constraints(
+    constraints: Iterable[Constraint], backend: Backend, tokenizer: Any
+) -> dict[str, Compiled]:
+    """How each constraint compiles, by its digest."""
+    compiled: dict[str, Compiled] = {}
+    ready: set[Matcher] = set()
+    for constraint in constraints:
+        matcher = matcher_of(constraint, backend)
+        if matcher not in ready:
+            # The first of its kind also reads the vocabulary, which is no cost of the constraint.
+            ready.add(matcher)
+            compile_check(constraint, backend, tokenizer)
+        started = time.perf_counter()
+        problem = compile_check(constraint, backend, tokenizer)
+        compiled[constraint.digest] = Compiled(matcher, time.perf_counter() - started, problem)
+    return compiled
 
 
 def grammar_of(constraint: Constraint, matcher: Carrier) -> Grammar:

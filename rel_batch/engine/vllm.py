@@ -88,6 +88,7 @@ class VllmEngine:
         self._max_in_flight = settings.max_in_flight
         self._backend: Backend = settings.backend
         self._log_file = log_file
+        self._is_whitespace: dict[int, bool] = {}
         _prepare_environment(settings)
         try:
             with output_to(log_file):
@@ -158,7 +159,7 @@ class VllmEngine:
             else:
                 call = running.steps.send(_answer(running, output))
         except StopIteration as end:
-            return end.value
+            return self._with_whitespace(end.value)
         running.call = call
         running.num_calls += 1
         call_id = f"{running.request.planned.key}/{running.num_calls}"
@@ -205,6 +206,17 @@ class VllmEngine:
 
     def _decode(self, token_ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=True))
+
+    def _with_whitespace(self, completion: Completion) -> Completion:
+        """Count the reply's tokens that are nothing but white space."""
+        num_reply_tokens = completion.num_output_tokens - completion.num_thought_tokens
+        known = self._is_whitespace
+        count = 0
+        for token_id in completion.output_token_ids[-num_reply_tokens:] if num_reply_tokens else ():
+            if token_id not in known:
+                known[token_id] = self._decode((token_id,)).isspace()
+            count += known[token_id]
+        return dataclasses.replace(completion, num_whitespace_tokens=count)
 
     def close(self) -> None:
         """Stop the engine's processes and wait for them."""

@@ -113,6 +113,7 @@ def _generate(
             prepared.instances,
             {arm.name: arm for arm in config.arms},
             prepared.renderer,
+            prepared.compiled,
         )
         log_file = run.path / "logs" / "engine.log"
         progress.say(f"starting {config.engine.kind} (its output is in {log_file})")
@@ -137,7 +138,9 @@ def _publish_unrunnable(
         can_run = prepared.fits(request) and request.constraint_digest not in rejected
         (runnable if can_run else unrunnable).append(request)
     arms = {arm.name: arm for arm in prepared.config.arms}
-    for request in materialise(unrunnable, prepared.instances, arms, prepared.renderer):
+    for request in materialise(
+        unrunnable, prepared.instances, arms, prepared.renderer, prepared.compiled
+    ):
         planned = request.planned
         if prepared.fits(planned):
             reason = rejected[planned.constraint_digest]

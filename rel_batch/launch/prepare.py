@@ -25,7 +25,7 @@ from rel_batch.instances import InstanceSet, read_instances
 from rel_batch.instances.hub import HUB, Release, fetch_release
 from rel_batch.plan import Plan, plan_requests
 from rel_batch.prompts import ByteTokenizer, PromptRenderer, load_tokenizer
-from rel_batch.records import Instance, PlannedRequest
+from rel_batch.records import Compiled, Instance, PlannedRequest
 from rel_batch.tasks import task_for
 
 _FAKE_COMMIT = "fake"
@@ -75,17 +75,20 @@ class Prepared:
                 seen.add(request.constraint_digest)
                 yield self.constraint_of(request)
 
-    def rejected_constraints(self) -> dict[str, str]:
-        """Digest and reason of every constraint that the backend cannot compile."""
+    @functools.cached_property
+    def compiled(self) -> Mapping[str, Compiled]:
+        """How every distinct constraint compiles for the run's backend and tokenizer, by digest."""
         if self.checkpoint is None:  # the fake engine compiles nothing
             return {}
-        from rel_batch.engine.structured_outputs import compile_check
+        from rel_batch.engine.structured_outputs import compiled_constraints
 
-        reasons = {
-            constraint.digest: compile_check(constraint, self.config.engine.backend, self.tokenizer)
-            for constraint in self.distinct_constraints()
-        }
-        return {digest: reason for digest, reason in reasons.items() if reason is not None}
+        return compiled_constraints(
+            self.distinct_constraints(), self.config.engine.backend, self.tokenizer
+        )
+
+    def rejected_constraints(self) -> dict[str, str]:
+        """Digest and reason of every constraint that the backend cannot compile."""
+        return {d: c.problem for d, c in self.compiled.items() if c.problem is not None}
 
     @functools.cached_property
     def identity(self) -> dict[str, Any]:

@@ -283,6 +283,9 @@ COMPLETIONS = FileKind(
         ("overruled_share", _FLOAT, True),
         ("logprob_cost", _FLOAT, True),
         ("option_logprobs", _STRING, True),
+        ("backend", _STRING, True),
+        ("compile_s", _FLOAT, True),
+        ("num_whitespace_tokens", _INT, False),
     ),
     batch_rows=4_096,
     dictionary=(
@@ -299,6 +302,9 @@ COMPLETIONS = FileKind(
         "num_thought_tokens",
         "constraint_kind",
         "error",
+        "backend",
+        "compile_s",
+        "num_whitespace_tokens",
     ),
     codecs={"option_logprobs": _JSON},
 )

@@ -34,7 +34,7 @@ def one(task: str) -> Instance:
 
 def planned(instance: Instance, arm: ArmConfig) -> Request:
     plan = plan_requests([instance], [arm], RENDERER, model_commit="c", seed=0)
-    (request,) = materialise(plan.requests, {instance.key: instance}, {arm.name: arm}, RENDERER)
+    (request,) = materialise(plan.requests, {instance.key: instance}, {arm.name: arm}, RENDERER, {})
     return request
 
 

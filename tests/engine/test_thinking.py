@@ -480,7 +480,7 @@ def test_only_the_answer_is_graded() -> None:
     arm = ArmConfig(name="a", thinking="prompted", thinking_budget=100)
     made = PromptRenderer(ByteTokenizer(), "auto")
     plan = plan_requests([instance], [arm], made, model_commit="c", seed=0)
-    requests = materialise(plan.requests, {instance.key: instance}, {"a": arm}, made)
+    requests = materialise(plan.requests, {instance.key: instance}, {"a": arm}, made, {})
     (done,) = engine.generate(requests)
     assert (done.reply, done.thought) == (right, f"The answer is {wrong}.")
     assert score_reply(instance, done.reply).correct
@@ -496,7 +496,7 @@ def test_a_script_may_say_what_was_thought(tmp_path: Path) -> None:
     for budget, thought in ((20, "one, two, three"), (5, "one,")):
         arm = ArmConfig(name="a", thinking="prompted", thinking_budget=budget)
         plan = plan_requests([instance], [arm], made, model_commit="c", seed=0)
-        requests = materialise(plan.requests, {instance.key: instance}, {"a": arm}, made)
+        requests = materialise(plan.requests, {instance.key: instance}, {"a": arm}, made, {})
         (done,) = engine.generate(requests)
         assert (done.reply, done.thought) == ("<No>", thought)
 
@@ -524,7 +524,7 @@ def test_arms_that_think_otherwise_have_prompts_and_keys_of_their_own() -> None:
     requests = {
         r.planned.arm: r
         for r in materialise(
-            plan.requests, {instance.key: instance}, {a.name: a for a in arms}, made
+            plan.requests, {instance.key: instance}, {a.name: a for a in arms}, made, {}
         )
     }
     assert len({r.key for r in plan.requests}) == 4
