@@ -28,9 +28,13 @@ from rel_batch.constraints.expressions import (
     Seq,
     Text,
 )
+from rel_batch.constraints.subset import Subset
 
 MAX_STATES = 200_000
 _MAX_EXPANSIONS = 100_000
+# From here on a choice of texts is read as one leaf: a list of 10,000 names would otherwise be
+# 10,000 cells again after each name.
+_MANY_TEXTS = 64
 # The cost of an expression that no text ends.
 _NEVER = 1 << 40
 
@@ -52,6 +56,7 @@ class Machine:
         self._max_states = max_states
         self._rules = rules
         self._costs: dict[int, int] = {}
+        self._choices: dict[int, Subset | None] = {}
         self._rule_costs = dict.fromkeys(rules, _NEVER)
         self._settle_rule_costs()
         self.generation = 0
@@ -210,6 +215,18 @@ class Machine:
                     changed = True
         self._costs.clear()
 
+    def _choice(self, expression: OneOf) -> Subset | None:
+        """A choice of many texts as one leaf, which walks them as a trie; None for any other."""
+        key = id(expression)
+        if key not in self._choices:
+            found = None
+            if len(expression.options) >= _MANY_TEXTS:
+                names = dict.fromkeys(o.text for o in expression.options if isinstance(o, Text))
+                if all(isinstance(option, Text) for option in expression.options):
+                    found = Subset(tuple(names), "\0", most=1)
+            self._choices[key] = found
+        return self._choices[key]
+
     def _cell(self, leaf: Leaf, leaf_state: Hashable, rest: int) -> int:
         key = (id(leaf), leaf_state, rest)
         found = self._cell_ids.get(key)
@@ -253,7 +270,11 @@ class Machine:
                     rest = self._frame(part, rest)
                 pending.append(rest)
             elif isinstance(expression, OneOf):
-                pending.extend(self._frame(option, rest) for option in expression.options)
+                choice = self._choice(expression)
+                if choice is not None:
+                    cells.add(self._cell(choice, choice.first(), rest))
+                else:
+                    pending.extend(self._frame(option, rest) for option in expression.options)
             elif isinstance(expression, Repeat):
                 if done >= expression.least:
                     pending.append(rest)
