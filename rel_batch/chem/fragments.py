@@ -25,9 +25,10 @@ _fmcs: Any = rdFMCS
 
 # A bound on one search, so that nothing hangs. It is an error to reach it, not a result: what
 # is generated must not depend on the speed of the machine.
-_PROOF_S = 120
-# The same for molecules that are given. Not to end in time is a result there, and said.
-SEARCH_S = 5
+_SEARCH_S = 120
+# The same for molecules that are given, where to give up is a result, and said: by steps and not by
+# seconds, so that it does not depend on the machine either. Some 2 s of processor time.
+MAX_STEPS = 20_000
 # REL's molecules have up to 9 independent rings.
 MAX_RINGS = 12
 
@@ -45,7 +46,8 @@ class LargestMotifs:
 
     Attributes:
         most_bonds: bonds, then atoms, of the common fragment with the most bonds.
-        most_atoms: atoms, then bonds, of the common fragment with the most atoms.
+        most_atoms: atoms, then bonds, of the common fragment with the most atoms that was found;
+            one with more may exist, since RDKit's search leaves branches by their bonds.
         is_proven: whether both searches ended; where not, larger fragments may exist.
     """
 
@@ -135,8 +137,8 @@ def common_motif(molecules: Sequence[str]) -> Motif | None:
 
 
 @lru_cache(maxsize=1_024)
-def largest_motifs(molecules: tuple[str, ...], timeout_s: int = SEARCH_S) -> LargestMotifs | None:
-    """How large the largest common motifs of SMILES are, in at most 2 x `timeout_s` seconds.
+def largest_motifs(molecules: tuple[str, ...], max_steps: int = MAX_STEPS) -> LargestMotifs | None:
+    """How large the largest common motifs of SMILES are, by two searches of `max_steps` at most.
 
     A ring may be cut, as REL-C2's golds do it. None where a SMILES is not valid or has too many
     rings: a single step of the search, which nothing can stop, may then take minutes.
@@ -146,8 +148,10 @@ def largest_motifs(molecules: tuple[str, ...], timeout_s: int = SEARCH_S) -> Lar
         molecule is None or _num_rings(molecule) > MAX_RINGS for molecule in parsed
     ):
         return None
-    by_bonds = _find(parsed, timeout_s, maximize_bonds=True, whole_rings=False, every=False)
-    by_atoms = _find(parsed, timeout_s, maximize_bonds=False, whole_rings=False, every=False)
+    by_bonds, by_atoms = (
+        _find(parsed, maximize_bonds=bonds, whole_rings=False, every=False, max_steps=max_steps)
+        for bonds in (True, False)
+    )
     return LargestMotifs(
         most_bonds=(by_bonds.numBonds, by_bonds.numAtoms),
         most_atoms=(by_atoms.numAtoms, by_atoms.numBonds),
@@ -156,14 +160,14 @@ def largest_motifs(molecules: tuple[str, ...], timeout_s: int = SEARCH_S) -> Lar
 
 
 def motifs_with_most_bonds(
-    molecules: tuple[str, ...], timeout_s: int = SEARCH_S
+    molecules: tuple[str, ...], max_steps: int = MAX_STEPS
 ) -> tuple[frozenset[str], bool]:
     """The common motifs with the most bonds that are molecules of their own, and whether all.
 
     For what `largest_motifs` answers; takes up to ten times as long.
     """
     parsed = [_parse(smiles) for smiles in molecules]
-    result = _find(parsed, timeout_s, maximize_bonds=True, whole_rings=False, every=True)
+    result = _find(parsed, maximize_bonds=True, whole_rings=False, every=True, max_steps=max_steps)
     motifs = frozenset(
         motif.smiles
         for motif in _motifs(parsed, result)
@@ -201,29 +205,42 @@ def _search(
     molecules: Sequence[Chem.Mol | None], *, maximize_bonds: bool, whole_rings: bool
 ) -> frozenset[Motif]:
     """All largest common fragments under one notion of large, cut out of the first molecule."""
-    result = _find(
-        molecules, _PROOF_S, maximize_bonds=maximize_bonds, whole_rings=whole_rings, every=True
-    )
+    result = _find(molecules, maximize_bonds=maximize_bonds, whole_rings=whole_rings, every=True)
     if result.canceled:
         raise RelBatchError(
-            f"the search for a common motif of {len(molecules)} molecules took over {_PROOF_S} s",
+            f"the search for a common motif of {len(molecules)} molecules took over {_SEARCH_S} s",
             hint="use another seed, or fewer molecules",
         )
     return _motifs(molecules, result)
 
 
+class _Steps(_fmcs.MCSProgress):
+    """Ends a search after a number of steps."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]
+        self._left = most
+
+    def __call__(self, stat: Any, parameters: Any) -> bool:
+        del stat, parameters
+        self._left -= 1
+        return self._left > 0
+
+
 def _find(
     molecules: Sequence[Chem.Mol | None],
-    timeout_s: int,
     *,
     maximize_bonds: bool,
     whole_rings: bool,
     every: bool,
+    max_steps: int | None = None,
 ) -> Any:
     parameters = _fmcs.MCSParameters()
     parameters.MaximizeBonds = maximize_bonds
     parameters.StoreAll = every
-    parameters.Timeout = timeout_s
+    parameters.Timeout = _SEARCH_S
+    if max_steps is not None:
+        parameters.ProgressCallback = _Steps(max_steps)
     parameters.BondCompareParameters.RingMatchesRingOnly = whole_rings
     parameters.BondCompareParameters.CompleteRingsOnly = whole_rings
     with rdBase.BlockLogs():

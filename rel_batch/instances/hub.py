@@ -121,9 +121,9 @@ def _download(revision: str) -> Path:
         RevisionNotFoundError,
     )
 
-    snapshot_download: Any = huggingface_hub.snapshot_download  # its progress bar has no type
+    hub: Any = huggingface_hub  # its progress bar has no type
     try:
-        folder = snapshot_download(
+        folder = hub.snapshot_download(
             REPO, repo_type="dataset", revision=revision, allow_patterns=list(FILES)
         )
     except RevisionNotFoundError as error:
