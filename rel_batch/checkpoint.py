@@ -9,6 +9,10 @@ of each weight file's size and first MiB, which holds the header with every tens
 and shape. Surprising: two folders whose weights differ only past that point look the same.
 """
 
+# huggingface_hub is only partly typed.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import hashlib

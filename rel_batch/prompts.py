@@ -10,6 +10,10 @@ switch on for `native` and off for everything else, and what came of it is read 
 Surprising: `ByteTokenizer` stands in where there is no checkpoint at all (the fake engine).
 """
 
+# transformers is only partly typed.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import functools

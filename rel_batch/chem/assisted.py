@@ -12,6 +12,10 @@ as a score.
 Surprising: a molecule may be written in any of up to `NUM_SPELLINGS` spellings, not in all.
 """
 
+# RDKit is only partly typed.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnnecessaryComparison=false
+
 from __future__ import annotations
 
 import random
