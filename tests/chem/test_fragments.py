@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rel_batch.chem.fragments import LargestMotifs, largest_motifs, motifs_with_most_bonds
+from rel_batch.chem.fragments import LargestMotifs, largest_motifs
 
 
 @pytest.mark.parametrize(
@@ -28,22 +28,22 @@ def test_a_search_ends_after_its_steps_and_says_so() -> None:
     terpenes = ("CC12CCC3C(C1CCC2O)CCC4=CC(=O)CCC34C", "CC12CCC3C(C1CCC2=O)CCC4=CC(=O)C=CC34C")
     given_up, ended = largest_motifs(terpenes, max_steps=2), largest_motifs(terpenes)
     assert given_up is not None
-    assert not given_up.is_proven
-    assert motifs_with_most_bonds(terpenes, max_steps=2)[1] is False
+    assert (given_up.is_proven, given_up.has_all) == (False, False)
     assert ended is not None
-    assert ended.is_proven
+    assert (ended.is_proven, ended.has_all) == (True, True)
 
 
 def test_a_motif_reaches_the_largest_by_either_notion_but_not_by_less_of_both() -> None:
-    largest = LargestMotifs(most_bonds=(7, 6), most_atoms=(7, 6), is_proven=True)
+    largest = LargestMotifs((7, 6), (7, 6), frozenset(), is_proven=True, has_all=True)
     assert largest.reached_by("C1CC2CCC12")  # 6 atoms, 7 bonds
     assert largest.reached_by("CCCCCCC")  # 7 atoms, 6 bonds
     assert not largest.reached_by("C1CCCCC1")  # 6 of both
 
 
 def test_every_motif_of_the_greatest_size_is_found() -> None:
-    motifs, is_complete = motifs_with_most_bonds(("OCCCCN", "OCCC(F)CCN"))
-    assert (motifs, is_complete) == ({"CCCCO", "CCCCN"}, True)
+    largest = largest_motifs(("OCCCCN", "OCCC(F)CCN"))
+    assert largest is not None
+    assert (largest.motifs, largest.has_all) == ({"CCCCO", "CCCCN"}, True)
 
 
 @pytest.mark.parametrize("molecules", [(), ("not SMILES", "CC"), ("C1CC1" * 13, "CC")])

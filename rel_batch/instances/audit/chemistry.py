@@ -59,7 +59,7 @@ def audit_isomer_set(record: RawRecord) -> Findings:
 
 def audit_common_motif(record: RawRecord) -> Findings:
     """C2: gold is one motif of every molecule, none is larger, and none other is as large."""
-    from rel_batch.chem.fragments import contains, largest_motifs, motifs_with_most_bonds, size_of
+    from rel_batch.chem.fragments import contains, largest_motifs, size_of
     from rel_batch.chem.molecules import canonical_form, skeleton
 
     molecules = listed_molecules(record.question)
@@ -79,12 +79,11 @@ def audit_common_motif(record: RawRecord) -> Findings:
         findings.append("not_largest")
     if largest.most_atoms[0] > atoms:
         findings.append("more_atoms")
-    found, is_complete = motifs_with_most_bonds(tuple(molecules))
     # Hydrogens are not looked at when motifs are matched: another place for one is no other motif.
-    others = sorted(m for m in found if skeleton(m) != skeleton(gold))
+    others = sorted(m for m in largest.motifs if skeleton(m) != skeleton(gold))
     if any(size_of(other) == (atoms, bonds) for other in others):
         findings.append("equal_alternative")
-    elif not is_complete:
+    elif not largest.has_all:
         undecided.append("alternatives")
     detail = {
         "gold": {"atoms": atoms, "bonds": bonds},
