@@ -36,6 +36,9 @@ MAX_READINGS = 64
 
 Order = Literal["any", "ascending"]
 
+# xgrammar compiles an ascending list of 250 names in 0.4 s, of 500 in 1.9 s, of 10,000 not in 60 s.
+MAX_LINEAR_NAMES = 500
+
 
 @dataclass(frozen=True)
 class Subset(Expression):
@@ -128,8 +131,12 @@ class Subset(Expression):
 
     @property
     def is_linear(self) -> bool:
-        """Whether it is also a grammar of linear size: all names, in ascending order."""
-        return self.order == "ascending" and (self.most or len(self.names)) >= len(self.names)
+        """Whether it is also a grammar of linear size: all names, in ascending order.
+
+        Backends compile a long one in more than linear time, so above a size it is none.
+        """
+        whole = (self.most or len(self.names)) >= len(self.names)
+        return self.order == "ascending" and whole and len(self.names) <= MAX_LINEAR_NAMES
 
     def ascending_rules(self, prefix: str) -> tuple[Expression, tuple[tuple[str, Expression], ...]]:
         """The same language as a linear grammar: (start, rules named `prefix`0, `prefix`1, ...).

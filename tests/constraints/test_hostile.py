@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from cases import CASES, Case
 
-from rel_batch.constraints import OneOf, Seq, Subset, Text, machine, separated, texts
+from rel_batch.constraints import Constraint, OneOf, Seq, Subset, Text, machine, separated, texts
+from rel_batch.constraints.dialects import is_grammar
 from rel_batch.constraints.machine import Machine
+from rel_batch.constraints.subset import MAX_LINEAR_NAMES
 
 NAMES = tuple(f"taxon_{i}" for i in range(10_000))
 LISTS = {
@@ -37,3 +39,13 @@ def test_a_choice_read_as_one_leaf_means_the_same(
     for text in (*case.whole, *case.prefix, *case.dead):
         assert reader.matches(text) == (text in case.whole), text
         assert reader.admits_prefix(text) == (text not in case.dead), text
+
+
+def test_a_long_ascending_list_is_left_to_our_own_matcher() -> None:
+    """Backends take minutes to compile it; our matcher reads it as it stands."""
+    few, many = (
+        Constraint("ascending", Subset(NAMES[:n], ", ", "ascending"))
+        for n in (MAX_LINEAR_NAMES, MAX_LINEAR_NAMES + 1)
+    )
+    assert is_grammar(few)
+    assert not is_grammar(many)
