@@ -14,11 +14,13 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rel_batch.engine.process import become_parent, die_with_parent
-from rel_batch.errors import ConfigError, DataError
+from rel_batch.errors import ConfigError, DataError, LaunchError
 from rel_batch.instances.audit import AuditRow, Findings, audit_record, unreadable
 from rel_batch.instances.audit.homoplasy import notation_of
 from rel_batch.instances.lines import parse_record, read_lines
@@ -72,10 +74,21 @@ def _audited(lines: list[_Line], num_processes: int) -> Iterator[AuditRow]:
         yield from map(_audit_line, lines)
         return
     become_parent()
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(num_processes, _start_process) as pool:
-        # In small portions: a search for a common motif may take a second, a matrix takes none.
-        yield from pool.imap(_audit_line, lines, chunksize=8)
+    pool = ProcessPoolExecutor(
+        num_processes,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_start_process,
+    )
+    try:
+        # In small portions: a search for a common motif may take seconds, a matrix takes none.
+        yield from pool.map(_audit_line, lines, chunksize=4)
+    except BrokenProcessPool as error:
+        raise LaunchError(
+            "a process of the audit was killed from outside, or ran out of memory",
+            hint="run the same command again, with fewer --processes if memory is short",
+        ) from error
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _start_process() -> None:

@@ -4,6 +4,7 @@ released files have the faults that were counted by other means."""
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable
 from copy import deepcopy
@@ -15,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rel_batch.errors import ConfigError, DataError
+from rel_batch.errors import ConfigError, DataError, LaunchError
 from rel_batch.instances.audit import MEANINGS, AuditRow, audit_record, raw_record
 from rel_batch.instances.audit.summary import summarise_audit
 from rel_batch.instances.generate import generate
+from rel_batch.launch import audit as launch_audit
 from rel_batch.launch.audit import audit_files
 from rel_batch.store.parquet import read_rows, write_rows
 from rel_batch.store.schemas import AUDIT
@@ -269,6 +271,25 @@ def test_bad_input_is_refused_before_any_work(
 ) -> None:
     with pytest.raises(error):
         audit_files(sources, processes=processes)
+
+
+def test_several_processes_give_the_same_rows_in_the_same_order(tmp_path: Path) -> None:
+    made = [one for task in ("REL-A1", "REL-A3") for one in generate(task, per_level=60, seed=8)]
+    file = write(tmp_path / "a.jsonl", made)
+    assert audit_files([file], processes=2) == audit_files([file], processes=1)
+
+
+def test_an_audit_that_loses_a_process_ends_with_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "a.jsonl", list(generate("REL-A1", per_level=120, seed=8)))
+    monkeypatch.setattr(launch_audit, "_start_process", _die)
+    with pytest.raises(LaunchError, match="was killed"):
+        audit_files([file], processes=2)
+
+
+def _die() -> None:
+    os._exit(9)
 
 
 def test_every_finding_has_a_meaning(shared: Path) -> None:
