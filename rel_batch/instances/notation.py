@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
 from rel_batch.errors import DataError
-from rel_batch.tasks.homoplasy import taxa_names
+from rel_batch.tasks.alignment import taxa_names
 from rel_batch.tasks.task import FieldError, RawRecord
 
 TaxaNotation = Literal["names", "positions", "auto"]

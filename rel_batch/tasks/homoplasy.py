@@ -25,39 +25,11 @@ from rel_batch.constraints.json_values import (
 )
 from rel_batch.overlap import Overlap, set_overlap
 from rel_batch.records import Instance, Score
+from rel_batch.tasks.alignment import taxa_names
 from rel_batch.tasks.task import Complexity, FieldError, RawRecord, Task
 from rel_batch.tasks.taxa import TaxaReading, read_taxa
 
-# Starts with a plain character, which is found much faster than a start of line.
-_HEADER = re.compile(r"\n[ \t]*>([^\n]*)")
 _NO_OVERLAP = Overlap(0.0, 0.0, 0.0)
-
-
-def taxa_names(question: str) -> list[str]:
-    """The names of the sequences in the FASTA of a question, in its order.
-
-    Raises FieldError where there are fewer than two, one is empty or repeated, or a list of them
-    could be read in two ways.
-    """
-    names = [name.strip() for name in _HEADER.findall("\n" + question)]
-    if len(names) < 2:
-        raise FieldError("question", f"expected a FASTA alignment, found {len(names)} sequences")
-    known = set(names)
-    if len(known) != len(names) or "" in known:
-        twice = next(name for name in names if not name or names.count(name) > 1)
-        raise FieldError("question", f"a sequence has an empty or repeated name: {twice!r:.80}")
-    lengths = sorted({len(name) for name in names})
-    for name in names:
-        if "<think>" in name or "</think>" in name:
-            raise FieldError("question", f"a name looks like a thought: {name!r:.80}")
-        for length in lengths if ", " in name else ():
-            if name[:length] in known and name.startswith(", ", length):
-                raise FieldError(
-                    "question",
-                    f"the name {name!r:.80} starts with the name {name[:length]!r:.80} and a comma,"
-                    " so that a list of taxa has two readings",
-                )
-    return names
 
 
 @dataclass(frozen=True)

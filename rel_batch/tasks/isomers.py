@@ -1,17 +1,14 @@
-"""REL-C1 and REL-C3: constitutional isomers, recognised and completed.
+"""REL-C3: which constitutional isomers are missing from a list?
 
-C1 asks whether all molecules of a list are constitutional isomers: `<Yes>` or `<No>`. C3 lists
-some isomers of a formula and asks for the missing ones, one `<smiles>…</smiles>` a line; the reply
-is right where the set of its molecules is gold's.
+The question lists some isomers of a formula; the reply gives the others, one `<smiles>…</smiles>`
+a line, and is right where the set of its molecules is gold's.
 
-Surprising: gold is incomplete in 467 of REL-C3's 1,000 instances, so that the true set is scored
+Surprising: gold is incomplete in 467 of the 1,000 instances, so that the true set is scored
 incorrect there. `strict` is the comparison with the paper; `score_audited` mends gold.
 
-Decided where the rule leaves room. C1: Yes or No without angle brackets counts where it starts the
-reply, is alone on its line or follows "answer" (boxed, JSON, another tag); a sentence that only
-implies it ("these are isomers") does not. C3: a reply without tags counts if it is a list of
-SMILES; a tag may hold several, separated by commas; a dot joins the parts of one species; a last
-tag that is open is a fragment, unless it is the only one and the reply was not cut.
+Decided where the rule leaves room: a reply without tags counts if it is a list of SMILES; a tag may
+hold several, separated by commas; a dot joins the parts of one species; a last tag that is open is
+a fragment, unless it is the only one and the reply was not cut.
 """
 
 from __future__ import annotations
@@ -22,8 +19,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, cast
 
-from rel_batch.constraints import Constraint, Expression, Kind, separated, texts
-from rel_batch.constraints.json_values import JsonValue, json_array, json_enum, json_object
+from rel_batch.constraints import Constraint, Expression, Kind, separated
+from rel_batch.constraints.json_values import JsonValue, json_array, json_object
 from rel_batch.overlap import set_overlap
 from rel_batch.records import Instance, Score
 from rel_batch.tasks import upstream_chemistry
@@ -32,105 +29,20 @@ from rel_batch.tasks.molecule_lists import check_listed, check_molecules
 from rel_batch.tasks.tags import (
     JSON_SMILES,
     SMILES_KINDS,
-    Tag,
     around_smiles,
     bare_smiles,
-    decide,
     find_tags,
     one_smiles,
 )
-from rel_batch.tasks.task import Complexity, FieldError, RawRecord, Task
+from rel_batch.tasks.task import Complexity, RawRecord, Task
 
-_LABEL_TAG = re.compile(r"<\s*(yes|no)\s*(?:/\s*)?>(?:\s*<\s*/\s*\1\s*>)?", re.IGNORECASE)
-_BARE_LABELS = (
-    re.compile(r"\A[\W_]{0,20}(yes|no)\s*(?:[.,;:!)*—–]|$)", re.IGNORECASE),
-    re.compile(r"^[\W_]{0,20}(yes|no)[\W_]{0,20}$", re.IGNORECASE | re.MULTILINE),
-    re.compile(
-        r"\b(?:answer|label|verdict|conclusion|result|response|boxed)\b"
-        r"(?:[^\w.\n]|_|\b(?:is|text|mathrm)\b){0,20}\b(yes|no)\b",
-        re.IGNORECASE,
-    ),
-)
 _OPEN_TAG = re.compile(r"<smiles>\s*(?:[^<\s][^<\n]*)?\Z", re.IGNORECASE)
 _NEXT_ITEM = re.compile(r"[-*•]|\(?[0-9]{1,4}[.):]?|.{0,10}<.*", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class IsomerSetTask(Task):
-    """C1. Failures: unparsed `no_answer`, `contradictory`, `truncated`; incorrect `wrong_label`."""
-
-    name: str = "REL-C1"
-    title: str = "constitutional isomers?"
-    max_tokens: int = 32
-    constraint_kinds: tuple[Kind, ...] = ("none", "format", "json", "regex")
-
-    json_example: ClassVar[str] = '{"answer":"Yes"}'
-    domain: ClassVar[str] = "chemistry"
-    headline: ClassVar[Literal["accuracy", "exact_match"]] = "exact_match"
-    has_set_metrics: ClassVar[bool] = False
-
-    def describe(self, record: RawRecord) -> Complexity:
-        molecules = check_listed(record)
-        label = record.answer.get("label")
-        if label not in ("Yes", "No"):
-            raise FieldError("answer.label", f'expected "Yes" or "No", found {label!r:.80}')
-        return Complexity(rc=2, num_entities=len(molecules))
-
-    def constraint(self, instance: Instance, kind: Kind) -> Constraint:
-        match kind:
-            case "none":
-                return Constraint(kind)
-            case "format" | "regex":
-                return Constraint(kind, _LABELS)
-            case "json":
-                return self.json_shape(instance).constraint(kind)
-            case _:
-                raise ValueError(f"{self.name} has no constraint {kind!r}")
-
-    def reference_reply(self, instance: Instance) -> str:
-        return f"<{instance.answer['label']}>"
-
-    def json_shape(self, instance: Instance) -> JsonValue:  # noqa: ARG002
-        return json_object(answer=json_enum("Yes", "No"))
-
-    def json_reply(self, instance: Instance) -> dict[str, str]:
-        return {"answer": instance.answer["label"]}
-
-    def text_of_json(self, value: Any) -> str | None:
-        match value:
-            case {"answer": "Yes" | "No" as label}:
-                return f"<{label}>"
-            case _:
-                return None
-
-    def score(self, instance: Instance, answer: str, *, truncated: bool) -> Score:
-        label = _read_label(answer, truncated=truncated)
-        if label in ("Yes", "No"):
-            wrong = None if label == instance.answer["label"] else "wrong_label"
-            return Score("incorrect" if wrong else "correct", prediction=label, failure=wrong)
-        return Score("unparsed", failure="truncated" if truncated else label)
-
-    def score_upstream(self, instance: Instance, reply: str) -> Score:
-        return upstream_chemistry.score_isomer_set(instance, reply)
-
-
-def _read_label(answer: str, *, truncated: bool) -> str:
-    """The label, Yes or No, or why there is none."""
-    tags = [Tag(m[1].capitalize(), m.start(), m.end()) for m in _LABEL_TAG.finditer(answer)]
-    if tags:
-        stated = decide(answer, tags, lambda value: value, cut=truncated)
-        return stated.value if stated else "contradictory"
-    bare = [match for pattern in _BARE_LABELS for match in pattern.finditer(answer)]
-    # A cut "No" may have been on the way to "None" or "Not".
-    labels = {m[1].capitalize() for m in bare if not (truncated and m.end(1) == len(answer))}
-    if len(labels) == 1:
-        return labels.pop()
-    return "contradictory" if labels else "no_answer"
-
-
-@dataclass(frozen=True)
 class MissingIsomersTask(Task):
-    """C3. Failures: unparsed `no_answer`, `truncated`; incorrect, the first that holds of
+    """Failures: unparsed `no_answer`, `truncated`; incorrect, the first that holds of
     `unparsable_smiles`, `wrong_formula`, `repeats_given`, `extra_molecules`, `truncated` (nothing
     wrong but the list was cut), `missing_molecules`."""
 
@@ -248,7 +160,6 @@ def _molecules(smiles: tuple[str, ...]) -> frozenset[str]:
     return frozenset(form or text for text, form in canonical_forms(smiles).items())
 
 
-_LABELS = texts(("<Yes>", "<No>"))
 # Of the JSON array; the largest gold has 92.
 MAX_LINES = 256
 
@@ -257,4 +168,4 @@ def _lines(smiles: Expression) -> Expression:
     return separated(one_smiles(smiles), "\n", 1, None)
 
 
-ISOMER_TASKS = (IsomerSetTask(), MissingIsomersTask())
+MISSING_ISOMERS_TASK = MissingIsomersTask()

@@ -1,6 +1,6 @@
 """The contract of a REL task: prompt, constraint, parser, score and reference reply.
 
-One file per task family subclasses `Task`; nothing else in the package knows a task by name.
+One file per task subclasses `Task`; nothing else in the package knows a task by name.
 A task is pure: it reads no files, knows no engine, keeps no state, and its `score` gives a
 verdict for any text and never raises.
 

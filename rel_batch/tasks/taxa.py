@@ -7,11 +7,8 @@
     >>> read_taxa("I don't know, no pair stands out.", names).label is None
     True
 
-A *label* is a Yes or No that stands as an answer: at the start of the text, of a line or of a
-sentence, or after "the answer is"; the "no" of "no evidence" or "know" is none. After the last
-correction ("wait", "actually") that has one, a label introduced as the answer goes before the one
-that opens the text, and that before the last. The *list* follows the label at once or after a word
-such as "taxa" or "between" (`name_lists.py`).
+The label is the one of `labels.py`. The *list* follows it at once or after a word such as "taxa" or
+"between" (`name_lists.py`).
 
 Decided where the rule leaves room: "None" alone is No; a JSON object may say Yes with a boolean;
 taxa without a Yes or No are no answer; a range ("5-9") is not expanded, as it is no name; of two
@@ -25,37 +22,12 @@ import json
 import re
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from rel_batch.tasks.answer import clipped
+from rel_batch.tasks.labels import MARKUP, Label, corrections_in, stated_label
 from rel_batch.tasks.name_lists import AlignmentNames, NameList, find_list, read_list
 
-Label = Literal["yes", "no"]
-
-# Of endless labels the first and the last ones are read.
-_MOST_LABELS = 200
-
-_LABEL = re.compile(
-    r"(?<![\w/-])(?:(?:yes|no)\s?(?:/|\||or\b|and\b)\s?(?:yes|no)\b|(?P<label>yes|no)(?![\w/]|-\w))",
-    re.IGNORECASE,
-)
-_MARKUP = " \t\n*_`\"'$({[\\>#-–—"
-_CORRECTING = (
-    r"\b(?:wait|actually|correction|scratch that|on second thought|on reflection|oops|sorry"
-    r"|apologies|hold on|i made an? (?:mistake|error)|i mean|or rather)\b"
-)
-_CORRECTION = re.compile(_CORRECTING, re.IGNORECASE)
-_INTRODUCED = re.compile(
-    r"(?:\b(?:answer|conclusion|verdict|label|decision|homoplasy|prediction)\b[\s*_`\"']{0,4}"
-    r"(?:is|would be|should be|:|=)?|\\boxed|<answer>|\bi (?:would )?say\b|\bi'd say\b"
-    r"|\b(?:so|thus|hence|therefore|overall|finally)\b|"
-    + _CORRECTING
-    + r")[\s*_`\"'$({\[\\>:,]{0,9}"
-    r"(?:\\?text(?:bf)?)?[\s{]{0,3}$",
-    re.IGNORECASE,
-)
-_STANDS = re.compile(r"[*_`\"'$)}\]]{0,6}\s?(?:$|\n|[.,:;!({\[–—-])")
-_NO_ANSWER = re.compile(r"\s(?:idea|clue|answer|conclusion|way|opinion|comment)\b", re.IGNORECASE)
 _LISTS_AT_ONCE = re.compile(r"[*_`\"'$)}\]]{0,6}\s?[:(–—-]\s{0,3}")
 _BOOLEANS: dict[str, Label] = {"true": "yes", "false": "no"}
 
@@ -155,10 +127,10 @@ def _read_json(answer: str, names: AlignmentNames) -> TaxaReading | None:
 
 
 def _read_text(text: str, names: AlignmentNames) -> TaxaReading:
-    if text.strip(_MARKUP + ".!)}]").lower() == "none":
+    if text.strip(MARKUP + ".!)}]").lower() == "none":
         return TaxaReading("no", label_over=not text[-1:].isalpha())
-    corrections = [match.start() for match in _CORRECTION.finditer(text)]
-    stated = _stated_label(text, corrections)
+    corrections = corrections_in(text)
+    stated = stated_label(text, corrections)
     if stated is None:
         return TaxaReading(None)
     later = corrections[bisect.bisect_right(corrections, stated.start()) :]
@@ -188,37 +160,3 @@ def _list_after(text: str, start: int, later: list[int], names: AlignmentNames) 
             return corrected
     at_once = read_list(text, start, names)
     return at_once or find_list(text, start, ends[0], names)
-
-
-def _stated_label(text: str, corrections: list[int]) -> re.Match[str] | None:
-    labels = list(_LABEL.finditer(text))
-    labels = labels[:1] + labels[1:][-_MOST_LABELS:]
-    stated = [(kind, match) for match in labels if (kind := _kind(text, match))]
-    if not stated:
-        return None
-    corrected = bisect.bisect_right(corrections, stated[-1][1].start())
-    start = corrections[corrected - 1] if corrected else 0
-    stretch = [(kind, match) for kind, match in stated if match.start() >= start]
-    for wanted in ("introduced", "opening"):
-        if preferred := [match for kind, match in stretch if kind == wanted]:
-            return preferred[-1]
-    return stretch[-1][1]
-
-
-def _kind(text: str, match: re.Match[str]) -> Literal["introduced", "opening", "standing"] | None:
-    """How a Yes or No stands in the text, or None where it is no answer."""
-    if match["label"] is None:
-        return None
-    says_no = match["label"].lower() == "no"
-    stands = _STANDS.match(text, match.end()) is not None
-    before = text[max(0, match.start() - 80) : match.start()]
-    lead = re.sub(r"\\?text(?:bf)?\{$", "", before).rstrip(_MARKUP)
-    if not lead and match.start() < 80:
-        return None if says_no and _NO_ANSWER.match(text, match.end()) else "opening"
-    if says_no and not stands:
-        return None
-    if _INTRODUCED.search(before):
-        return "introduced"
-    asked = lead.endswith("?") and re.search(r"homoplas|convergen|present", lead) is not None
-    begins = lead.endswith((".", "!", ":", ";")) or "\n" in before[len(lead) :]
-    return "standing" if begins or asked else None

@@ -17,7 +17,7 @@ from rel_batch.errors import DataError
 from rel_batch.instances.audit.findings import Findings
 from rel_batch.instances.notation import Proven, in_names, prove_notation, with_taxa_names
 from rel_batch.tasks import TASKS
-from rel_batch.tasks.homoplasy import taxa_names
+from rel_batch.tasks.alignment import taxa_names
 from rel_batch.tasks.task import FieldError, RawRecord
 
 _SEQUENCE = re.compile(r"^[ \t]*>([^\n]+)\n\s*([A-Za-z*-]+)[ \t]*$", re.MULTILINE)
