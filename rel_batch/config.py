@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rel_batch.arm_grid import with_grid_expanded
-from rel_batch.constraints import Kind
+from rel_batch.constraints import JSON_KINDS, Kind
 from rel_batch.errors import ConfigError, nearest
 from rel_batch.strict_yaml import parse_yaml
 from rel_batch.thoughts import Mode, OnBudget
@@ -148,6 +148,15 @@ class ArmConfig(_Section):
     thinking_budget: PositiveInt | None = None
     # A thought that reaches its bound is closed and answered, or ends the reply.
     on_budget: OnBudget = "force_close"
+    # What the model is told before the question. Without a chat template, or with one that has no
+    # system role, it is put before the question, with a blank line between.
+    system_prompt: Annotated[str, Field(min_length=1)] | None = None
+    # Whether the prompt asks for JSON: `auto` does where the constraint is JSON.
+    json_instruction: bool | Literal["auto"] = "auto"
+    # So many other instances of the task are shown first, with their reference replies.
+    examples: Annotated[int, Field(ge=0, le=64)] = 0
+    # Draws them, for each instance; the run's seed has no part in it.
+    examples_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     # `likelihood` decodes nothing: the reply is the option that the model ranks first.
     decoding: Literal["generate", "likelihood"] = "generate"
     # Also ask what the model would have said without the constraint: one more prefill per reply.
@@ -166,6 +175,16 @@ class ArmConfig(_Section):
         return self
 
     @model_validator(mode="after")
+    def _the_prompt_asks_for_what_the_constraint_admits(self) -> Self:
+        if self.json_instruction is True and self.constraint not in ("none", *JSON_KINDS):
+            raise ValueError(
+                f"json_instruction is true, but constraint {self.constraint!r} admits no JSON"
+            )
+        if self.examples == 0 and self.examples_seed != 0:
+            raise ValueError("examples_seed is set, but examples is 0")
+        return self
+
+    @model_validator(mode="after")
     def _measures_need_a_greedy_constraint(self) -> Self:
         for setting, wanted in (
             ("measure_distortion", self.measure_distortion),
@@ -181,6 +200,11 @@ class ArmConfig(_Section):
         if self.measure_distortion and self.decoding == "likelihood":
             raise ValueError("measure_distortion has nothing to measure where nothing is decoded")
         return self
+
+    @property
+    def json_kind(self) -> Kind:
+        """The constraint's kind where that is JSON, else `json`: what a JSON reply is."""
+        return self.constraint if self.constraint in JSON_KINDS else "json"
 
     @property
     def thought_tokens(self) -> int:

@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from rel_batch.config import ArmConfig
 from rel_batch.constraints import Constraint
 from rel_batch.constraints.options import options_of
-from rel_batch.prompts import PROMPTED_INSTRUCTION, PromptRenderer
+from rel_batch.prompts import PromptRenderer
 from rel_batch.records import Compiled, Instance, PlannedRequest, Request
 from rel_batch.tasks import task_for
 from rel_batch.thoughts import Thinking
+from rel_batch.variants import Asked, Variants
 
 # In prompt tokens: what a generated token costs, and how much work one chunk holds.
 _COST_OF_OUTPUT_TOKEN = 8
@@ -44,11 +45,13 @@ class Plan:
         requests: every planned request.
         longest: tokens of the longest request, prompt, thought and reply together; 0 for none.
         num_prompt_tokens: sum over requests.
+        remarks: what a reader of the config may not expect: tasks that an arm is left out for.
     """
 
     requests: tuple[PlannedRequest, ...]
     longest: int
     num_prompt_tokens: int
+    remarks: tuple[str, ...] = ()
 
 
 def plan_requests(
@@ -62,21 +65,27 @@ def plan_requests(
     """Plan instance x arm x sample.
 
     An arm whose constraint kind means nothing for a task is left out for that task, and so is one
-    that ranks options where a constraint is no short list. Raises EngineError if a prompt cannot be
-    rendered, ConfigError if the model cannot think as an arm has it.
+    that ranks options where a constraint is no short list; `Plan.remarks` says so once. Raises
+    EngineError if a prompt cannot be rendered, ConfigError if the model cannot think as an arm has
+    it, or there are too few instances for an arm's worked examples.
     """
+    left_out: dict[tuple[str, str], set[str]] = {}
     groups: list[tuple[int, list[PlannedRequest]]] = []
     reserved = {arm.name: _num_reserved_tokens(arm, renderer) for arm in arms}
     for instance, prompts in _rendered(instances, arms, renderer):
         group: list[PlannedRequest] = []
         cost = 0
+        task = task_for(instance.task)
         for arm, prompt in zip(arms, prompts, strict=True):
-            task = task_for(instance.task)
-            if arm.constraint not in task.constraint_kinds:
+            if prompt is None:
+                why = f"constraint {arm.constraint} means nothing there"
+                left_out.setdefault((arm.name, why), set()).add(instance.task)
                 continue
             max_tokens = max_tokens_of(arm, instance.task)
             constraint = task.constraint(instance, arm.constraint)
             if arm.decoding == "likelihood" and options_of(constraint) is None:
+                why = "there is no short list of options to rank"
+                left_out.setdefault((arm.name, why), set()).add(instance.task)
                 continue
             prompt_digest = hashlib.sha256(array("q", prompt).tobytes()).hexdigest()
             # Arms that share a prompt share its cost.
@@ -111,6 +120,18 @@ def plan_requests(
         requests=requests,
         longest=max((r.num_context_tokens for r in requests), default=0),
         num_prompt_tokens=sum(r.num_prompt_tokens for r in requests),
+        remarks=(
+            *(
+                f"arm {arm} is left out for {', '.join(sorted(tasks))}: {why}"
+                for (arm, why), tasks in left_out.items()
+            ),
+            *(
+                f"arm {arm.name}: the model has no system role, so its system prompt is put before "
+                "the question"
+                for arm in arms
+                if arm.system_prompt and not renderer.has_system_role
+            ),
+        ),
     )
 
 
@@ -123,10 +144,12 @@ def materialise(
 ) -> Iterator[Request]:
     """Planned requests with their prompts and constraints, lazily and in order.
 
-    `compiled` says by its digest how each constraint compiled.
+    `instances` are all of the run's, as worked examples are drawn from them; `compiled` says by its
+    digest how each constraint compiled.
     """
     last_key = ""
-    prompts: dict[tuple[str, bool], tuple[int, ...]] = {}
+    variants = Variants(instances.values())
+    prompts: dict[Asked, tuple[int, ...]] = {}
     constraints: dict[str, Constraint] = {}
     thinking = {arm.name: thinking_of(arm, renderer) for arm in arms.values()}
     for request in planned:
@@ -135,9 +158,9 @@ def materialise(
             last_key = request.instance_key
             prompts.clear()
         arm = arms[request.arm]
-        question, think = _asked(instance, arm)
-        if (question, think) not in prompts:
-            prompts[question, think] = renderer.render([question], think=think)[0]
+        asked = variants.asked(instance, arm)
+        if asked not in prompts:
+            prompts |= _prompts_of([asked], renderer)
         constraint = constraints.get(request.constraint_digest)
         if constraint is None:
             if len(constraints) > 1024:
@@ -149,13 +172,13 @@ def materialise(
             options = options_of(constraint) or ()
         yield Request(
             planned=request,
-            prompt_token_ids=prompts[question, think],
+            prompt_token_ids=prompts[asked],
             constraint=constraint,
             temperature=arm.temperature,
             top_p=arm.top_p,
             thinking=thinking[arm.name],
             markers=renderer.markers,
-            thought_opened=renderer.thought_state(think=think) == "open",
+            thought_opened=renderer.thought_state(think=asked.think) == "open",
             options=tuple((option, renderer.continuation_ids(option)) for option in options),
             decoding=arm.decoding,
             measure_distortion=arm.measure_distortion,
@@ -186,14 +209,6 @@ def max_tokens_of(arm: ArmConfig, task: str) -> int:
     return max(own, _FREE_REPLY_TOKENS) if arm.constraint == "none" else own
 
 
-def _asked(instance: Instance, arm: ArmConfig) -> tuple[str, bool]:
-    """What an arm asks, and whether it asks the template for a thought."""
-    question = instance.question + task_for(instance.task).instruction(arm.constraint)
-    if arm.thinking == "prompted":
-        question += PROMPTED_INSTRUCTION
-    return question, arm.thinking == "native"
-
-
 def _num_reserved_tokens(arm: ArmConfig, renderer: PromptRenderer) -> int:
     thinking = thinking_of(arm, renderer)
     thought = thinking.num_reserved_tokens if thinking else 0
@@ -203,18 +218,35 @@ def _num_reserved_tokens(arm: ArmConfig, renderer: PromptRenderer) -> int:
 
 def _rendered(
     instances: Sequence[Instance], arms: Sequence[ArmConfig], renderer: PromptRenderer
-) -> Iterator[tuple[Instance, list[tuple[int, ...]]]]:
-    """Each instance with its prompt for each arm; a prompt that arms share is rendered once."""
+) -> Iterator[tuple[Instance, list[tuple[int, ...] | None]]]:
+    """Each instance with its prompt for each arm, None where the arm's constraint means nothing."""
+    variants = Variants(instances)
     for start in range(0, len(instances), _RENDER_BATCH):
         batch = instances[start : start + _RENDER_BATCH]
-        asked = [[_asked(instance, arm) for arm in arms] for instance in batch]
-        prompts: dict[tuple[str, bool], tuple[int, ...]] = {}
-        for think in (False, True):
-            questions = list(dict.fromkeys(q for row in asked for q, t in row if t is think))
-            rendered = renderer.render(questions, think=think) if questions else []
-            prompts.update({(q, think): ids for q, ids in zip(questions, rendered, strict=True)})
+        asked = [
+            [
+                variants.asked(instance, arm)
+                if arm.constraint in task_for(instance.task).constraint_kinds
+                else None
+                for arm in arms
+            ]
+            for instance in batch
+        ]
+        prompts = _prompts_of([one for row in asked for one in row if one], renderer)
         for instance, row in zip(batch, asked, strict=True):
-            yield instance, [prompts[key] for key in row]
+            yield instance, [one and prompts[one] for one in row]
+
+
+def _prompts_of(asked: Iterable[Asked], renderer: PromptRenderer) -> dict[Asked, tuple[int, ...]]:
+    """The prompt of each, rendered once."""
+    alike: dict[tuple[str, bool], list[Asked]] = {}
+    for one in dict.fromkeys(asked):
+        alike.setdefault((one.system, one.think), []).append(one)
+    prompts: dict[Asked, tuple[int, ...]] = {}
+    for (system, think), some in alike.items():
+        rendered = renderer.render([one.question for one in some], think=think, system=system)
+        prompts.update(zip(some, rendered, strict=True))
+    return prompts
 
 
 def _arm_identity(arm: ArmConfig) -> str:

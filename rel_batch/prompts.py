@@ -43,6 +43,7 @@ PROMPTED_INSTRUCTION = (
 
 # The variables by which templates are told to think or not to.
 _SWITCHES = ("enable_thinking", "thinking")
+_SYSTEM_PROBE = "Is there a system role?"
 # Two questions without a common end: what their prompts end with alike is the template's own.
 _PROBES = ("a", "Q7")
 
@@ -111,30 +112,54 @@ class PromptRenderer:
             end_of_thought=self._ids(family.end + between),
         )
 
-    def render_text(self, question: str, *, think: bool = False) -> str:
-        """The prompt as text, before tokenisation; `think` turns the template's switch on."""
+    @functools.cached_property
+    def has_system_role(self) -> bool:
+        """Whether there is a template, and it writes a system prompt in any way of its own."""
+        if not self.uses_chat_template:
+            return False
+        try:
+            text = self._apply_template(_PROBES[0], think=False, system=_SYSTEM_PROBE)
+        except Exception:  # a template refuses a role by raising whatever it likes
+            return False
+        return _SYSTEM_PROBE in text
+
+    def render_text(self, question: str, *, think: bool = False, system: str = "") -> str:
+        """The prompt as text, before tokenisation; `think` turns the template's switch on.
+
+        A system prompt that the template has no role for is put before the question, with a blank
+        line between.
+        """
+        if system and not self.has_system_role:
+            question, system = f"{system}\n\n{question}", ""
         if not self.uses_chat_template:
             return question
         try:
-            text = self._tokenizer.apply_chat_template(
-                [{"role": "user", "content": question}],
-                tokenize=False,
-                add_generation_prompt=True,
-                **dict.fromkeys(self._switches, think),
-            )
+            return self._apply_template(question, think=think, system=system)
         except Exception as error:  # a template is a stranger's program: it may raise anything
             raise EngineError(
                 f"the tokenizer's chat template cannot render a question: {error}",
                 hint="set chat_template: none to send the question as plain text",
             ) from error
-        return str(text)
 
-    def render(self, questions: Sequence[str], *, think: bool = False) -> list[tuple[int, ...]]:
+    def _apply_template(self, question: str, *, think: bool, system: str) -> str:
+        messages = [{"role": "system", "content": system}] if system else []
+        return str(
+            self._tokenizer.apply_chat_template(
+                [*messages, {"role": "user", "content": question}],
+                tokenize=False,
+                add_generation_prompt=True,
+                **dict.fromkeys(self._switches, think),
+            )
+        )
+
+    def render(
+        self, questions: Sequence[str], *, think: bool = False, system: str = ""
+    ) -> list[tuple[int, ...]]:
         """The token ids of each question's prompt.
 
         Raises EngineError, also where a question changes what the template does about thoughts.
         """
-        rendered = self._render(questions, think=think)
+        rendered = self._render(questions, think=think, system=system)
         if self.markers is not None:
             expected, length = self.thought_state(think=think), len(self._ending(think=think))
             for question, ids in zip(questions, rendered, strict=True):
@@ -148,8 +173,10 @@ class PromptRenderer:
                     )
         return rendered
 
-    def _render(self, questions: Sequence[str], *, think: bool) -> list[tuple[int, ...]]:
-        texts = [self.render_text(question, think=think) for question in questions]
+    def _render(
+        self, questions: Sequence[str], *, think: bool, system: str = ""
+    ) -> list[tuple[int, ...]]:
+        texts = [self.render_text(question, think=think, system=system) for question in questions]
         bos = self._tokenizer.bos_token_id
         rendered: list[tuple[int, ...]] = []
         for ids in self._tokenizer(texts, add_special_tokens=False)["input_ids"]:

@@ -58,6 +58,15 @@ def test_the_shortest_config_runs_the_bundled_instances_under_format(tmp_path: P
         ("run: x\nmodel: {path: a}\narms: [{name: a, samples: 3}]", "need a temperature above 0"),
         ("run: x\nmodel: {path: a}\ninstances: {tasks: [REL-A9]}", "REL-A1"),
         ("run: x\nmodel: {path: a}\nseed: -1", "seed"),
+        (
+            "run: x\nmodel: {path: a}\narms: [{name: a, json_instruction: true}]",
+            "constraint 'format' admits no JSON",
+        ),
+        (
+            "run: x\nmodel: {path: a}\narms: [{name: a, examples_seed: 3}]",
+            "examples_seed is set, but examples is 0",
+        ),
+        ("run: x\nmodel: {path: a}\narms: [{name: a, examples: -1}]", "arms.0.examples"),
         ("run: x\nmodel: {path: a}\nengine: {fake_replies: scripted}", "fake_script"),
     ],
 )
@@ -101,6 +110,8 @@ def test_a_missing_or_binary_file_is_a_config_error(tmp_path: Path) -> None:
         ("arms.0.max_tokens={REL-A1: 4}", lambda c: c.arms[0].max_tokens["REL-A1"] == 4),
         ("instances.tasks=[REL-A1, REL-C3]", lambda c: c.instances.tasks == ("REL-A1", "REL-C3")),
         ("engine.engine_args.block_size=32", lambda c: c.engine.engine_args["block_size"] == 32),
+        ("arms.0.system_prompt=Be brief.", lambda c: c.arms[0].system_prompt == "Be brief."),
+        ("arms.0.examples=3", lambda c: c.arms[0].examples == 3),
         ("model.revision=", lambda c: c.model.revision is None),
     ],
 )

@@ -114,3 +114,46 @@ def test_a_prompt_tells_of_json_where_json_is_asked_for() -> None:
     added = task_for(instance.task).instruction("json")
     assert added
     assert prompts["json"] == instance.question + added
+
+
+def test_an_arm_that_means_nothing_for_a_task_is_left_out_and_said_once() -> None:
+    syntax = ArmConfig(name="syntax", constraint="syntax", examples=1)
+    ranked = ArmConfig(name="ranked", decoding="likelihood")
+    plan = planned(bundled(), FORMAT, syntax, ranked)
+    assert plan.remarks == (
+        "arm syntax is left out for REL-A1, REL-A2, REL-A3, REL-A4, REL-B1, REL-C1: constraint "
+        "syntax means nothing there",
+        "arm ranked is left out for REL-B1, REL-C2, REL-C3, REL-C4: there is no short list of "
+        "options to rank",
+    )
+    tasks = {arm: {r.task for r in plan.requests if r.arm == arm} for arm in ("syntax", "ranked")}
+    assert tasks["syntax"] == {"REL-C2", "REL-C3", "REL-C4"}
+    assert tasks["ranked"] == {"REL-A1", "REL-A2", "REL-A3", "REL-A4", "REL-C1"}
+
+
+def test_a_system_prompt_without_a_system_role_is_said_to_stand_before_the_question() -> None:
+    (instance, *_) = bundled()
+    arm = ArmConfig(name="told", system_prompt="Be brief.")
+    plan = planned([instance], arm)
+    assert plan.remarks == (
+        "arm told: the model has no system role, so its system prompt is put before the question",
+    )
+    (request,) = materialise(plan.requests, {instance.key: instance}, {"told": arm}, RENDERER, {})
+    assert bytes(request.prompt_token_ids).decode() == f"Be brief.\n\n{instance.question}"
+
+
+def test_each_variant_of_the_prompt_has_keys_of_its_own_and_the_prompt_that_was_planned() -> None:
+    instances = {instance.key: instance for instance in bundled()}
+    arms = (
+        ArmConfig(name="a"),
+        ArmConfig(name="a", system_prompt="Be brief."),
+        ArmConfig(name="a", examples=1),
+        ArmConfig(name="a", examples=1, examples_seed=7),
+    )
+    keys: list[str] = []
+    for arm in arms:
+        plan = planned(list(instances.values()), arm)
+        keys += [request.key for request in plan.requests]
+        for request in materialise(plan.requests, instances, {"a": arm}, RENDERER, {}):
+            assert len(request.prompt_token_ids) == request.planned.num_prompt_tokens
+    assert len(set(keys)) == len(keys) == 4 * len(instances)

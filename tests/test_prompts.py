@@ -67,6 +67,39 @@ def test_rendering_many_equals_rendering_each() -> None:
     assert renderer.render(questions) == [renderer.render([q])[0] for q in questions]
 
 
+class WithSystem(LetterTokenizer):
+    """Its template writes a system prompt as `role` has it, or refuses it."""
+
+    def __init__(self, role: str) -> None:
+        super().__init__(template="^U:Q A:")
+        self.role = role
+
+    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> str:
+        *system, user = conversation
+        if system and self.role == "refused":
+            raise ValueError("System role not supported")
+        lead = self.role.replace("S", system[0]["content"]) if system else ""
+        return lead + super().apply_chat_template([user], **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "template_use", "expected", "why"),
+    [
+        (WithSystem("S:S "), "auto", "be brief:be brief ^U:abc A:", "the template's own way"),
+        (WithSystem("refused"), "auto", "^U:be brief\n\nabc A:", "the role is refused"),
+        (WithSystem(""), "auto", "^U:be brief\n\nabc A:", "the role is silently dropped"),
+        (WithSystem("S:S "), "none", "^be brief\n\nabc", "no template is used"),
+        (LetterTokenizer(), "auto", "^be brief\n\nabc", "there is no template"),
+    ],
+)
+def test_a_system_prompt_that_has_no_role_stands_before_the_question(
+    tokenizer: LetterTokenizer, template_use: Any, expected: str, why: str
+) -> None:
+    renderer = PromptRenderer(tokenizer, template_use)
+    assert renderer.render(["abc"], system="be brief") == [ids(expected)], why
+    assert "be brief" not in renderer.render_text("abc")
+
+
 def test_the_template_digest_changes_with_the_template() -> None:
     digests = {
         PromptRenderer(LetterTokenizer(template=t), "auto").template_digest

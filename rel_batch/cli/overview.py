@@ -85,6 +85,7 @@ def print_check(prepared: Prepared, rejected: Mapping[str, str]) -> None:
         if checkpoint
         else "fake engine: no model, one token per byte",
     ]
+    facts += prepared.plan.remarks
     if prepared.skipped:
         facts.append(f"{len(prepared.skipped)} bad lines left out:")
         facts += [f"  {complaint}" for complaint in prepared.skipped]

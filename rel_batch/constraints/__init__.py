@@ -36,6 +36,7 @@ from rel_batch.constraints.machine import Machine
 from rel_batch.constraints.subset import Subset
 
 __all__ = [
+    "JSON_KINDS",
     "KINDS",
     "Chars",
     "Constraint",
@@ -66,6 +67,7 @@ Kind = Literal[
     "formula",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+JSON_KINDS: tuple[Kind, ...] = ("json", "json_set", "json_ascending")
 
 
 @dataclass(frozen=True, slots=True)

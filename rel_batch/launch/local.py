@@ -72,6 +72,8 @@ def run_locally(config: RunConfig, progress: Progress) -> RunOutcome:
         f"{len(prepared.instances)} instances, {len(prepared.plan.requests)} requests, "
         f"{prepared.plan.num_prompt_tokens:,} prompt tokens ({time.monotonic() - started:.1f} s)"
     )
+    for remark in prepared.plan.remarks:
+        progress.say(remark)
     for complaint in prepared.skipped[:20]:
         progress.say(f"skipped: {complaint}")
     if len(prepared.skipped) > 20:

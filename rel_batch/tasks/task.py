@@ -14,11 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from rel_batch.constraints import Constraint, Kind
+from rel_batch.constraints import JSON_KINDS, Constraint, Kind
 from rel_batch.constraints.json_values import JsonValue, parse_json, render_json
 from rel_batch.records import Instance, Score
 
-JSON_KINDS: tuple[Kind, ...] = ("json", "json_set", "json_ascending")
 _JSON_INSTRUCTION = "Give the answer as JSON, without white space, in exactly this form:"
 
 
