@@ -221,8 +221,15 @@ class VllmEngine:
 
     def close(self) -> None:
         """Stop the engine's processes and wait for them."""
+        from vllm.v1.engine.core_client import SyncMPClient
+
         # By default vLLM kills its processes after 5 s, which leaks their shared memory.
-        self._llm.llm_engine.engine_core.shutdown(timeout=_SHUTDOWN_S)
+        client = self._llm.llm_engine.engine_core
+        client.shutdown(timeout=_SHUTDOWN_S)
+        if isinstance(client, SyncMPClient):
+            # vLLM leaves its sockets' context open, and a process may start many engines.
+            client.output_queue_thread.join(_SHUTDOWN_S)
+            client.ctx.destroy(linger=0)
 
     def __enter__(self) -> Self:
         return self
