@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from rel_batch.arm_grid import with_grid_expanded
 from rel_batch.constraints import JSON_KINDS, Kind
 from rel_batch.errors import ConfigError, nearest
+from rel_batch.slurm_settings import SlurmConfig, SlurmReportConfig
 from rel_batch.strict_yaml import parse_yaml
 from rel_batch.thoughts import Mode, OnBudget
 
@@ -213,10 +214,14 @@ class ArmConfig(_Section):
 
 
 class StoreConfig(_Section):
-    """When finished completions go to disk: after so many rows or seconds, what comes first."""
+    """When finished completions go to disk: after so many rows or seconds, what comes first, and
+    when their chunk is finished; and how long a claim lasts."""
 
     flush_rows: PositiveInt = 512
     flush_s: Annotated[float, Field(gt=0.0, strict=False)] = 30.0
+    # A worker that was not heard of for so long loses its chunks to others. NFS shows a change
+    # after up to a minute.
+    claim_timeout_s: Annotated[float, Field(gt=0.0, strict=False)] = 120.0
 
 
 class ScoringConfig(_Section):
@@ -243,6 +248,8 @@ class RunConfig(_Section):
     arms: Annotated[tuple[ArmConfig, ...], Field(min_length=1)] = (ArmConfig(name="format"),)
     store: StoreConfig = StoreConfig()
     scoring: ScoringConfig = ScoringConfig()
+    # How a cluster is asked for machines; no part of what the run is.
+    slurm: SlurmConfig = SlurmConfig()
 
     @model_validator(mode="after")
     def _arm_names_are_unique(self) -> Self:
@@ -396,11 +403,13 @@ def _known_keys(loc: Sequence[str]) -> list[str]:
     return sorted(section.model_fields)
 
 
-_SECTIONS: Mapping[str, type[_Section]] = {
+_SECTIONS: Mapping[str, type[BaseModel]] = {
     "instances": InstancesConfig,
     "model": ModelConfig,
     "engine": EngineConfig,
     "arms": ArmConfig,
     "store": StoreConfig,
     "scoring": ScoringConfig,
+    "slurm": SlurmConfig,
+    "report": SlurmReportConfig,
 }

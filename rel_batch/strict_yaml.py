@@ -5,7 +5,7 @@
 
 Safe (no objects are built), a key given twice is an error, and aliases are refused, because a
 few lines of them expand to gigabytes. Surprising: `1e-3` is a number here; YAML 1.1 reads it as
-a string.
+a string. `4:00:00` is a string here; YAML 1.1 reads the number 14400, in base 60.
 """
 
 # PyYAML is only partly typed.
@@ -43,6 +43,15 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+_BASE_60 = re.compile(r"^[-+]?[0-9]+(?::[0-9]+)+(?:\.[0-9]*)?$")
+
+# Tried before the loader's own, each under the first characters that it may have.
+_StrictLoader.yaml_implicit_resolvers = {
+    first: [("tag:yaml.org,2002:str", _BASE_60), *resolvers]
+    if first in "+-0123456789"
+    else resolvers
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 _StrictLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+$"),

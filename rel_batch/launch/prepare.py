@@ -118,7 +118,7 @@ class Prepared:
         """What the run folder says about itself."""
         return {
             "identity": self.identity,
-            "config": self.config.model_dump(mode="json"),
+            "config": self.config.model_dump(mode="json", exclude={"slurm"}),
             "versions": {"rel_batch": __version__, **versions},
             "num_instances": len(self.instances),
             "num_requests": len(self.plan.requests),

@@ -1,0 +1,117 @@
+"""One task of an array: a worker of the run, and what happens after SLURM has stopped it.
+
+A stop by SLURM (USR2 before the time limit, SIGTERM when a job is preempted) ends the worker as a
+local stop does: what has finished is on disk, claims are released. Then the task puts itself back
+into the queue, if that can help (`why_not_again`).
+
+Surprising: a task that SLURM itself will requeue, or that a person has cancelled, is told apart by
+asking the controller: only what it still calls RUNNING is ours to requeue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from rel_batch.errors import LaunchError
+from rel_batch.launch.slurm import JobView, Slurm, task_name
+
+# What a script's --scratch holds, and all that is ever removed from it.
+_CACHES = ("vllm", "torchinductor", "triton")
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One life of a task, as SLURM describes it in the environment.
+
+    Attributes:
+        name: what SLURM requeues this task by, and no other task.
+        restarts: how often it has been requeued before.
+        devices: the GPUs that it was given, as CUDA_VISIBLE_DEVICES has them; None for no mask.
+    """
+
+    name: str
+    restarts: int
+    devices: str | None
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """Raises LaunchError outside of a job."""
+        name = task_name(environ)
+        if name is None:
+            raise LaunchError(
+                "this is not a SLURM job: SLURM_JOB_ID is not set",
+                hint="rel-batch join RUN adds a worker anywhere",
+            )
+        # Unset in the first life.
+        restarts = environ.get("SLURM_RESTART_COUNT", "")
+        return cls(
+            name=name,
+            restarts=int(restarts) if restarts.isascii() and restarts.isdigit() else 0,
+            devices=environ.get("CUDA_VISIBLE_DEVICES"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the worker of a life has ended.
+
+    Attributes:
+        stopped: whether a signal stopped it.
+        num_missing: requests of the run without a row.
+        num_added: rows that the run has gained during this life.
+    """
+
+    stopped: bool
+    num_missing: int
+    num_added: int
+
+
+def why_not_again(ended: Ended, life: Life, view: JobView, max_requeues: int) -> str | None:
+    """Why a task should not queue itself again, or None where it should."""
+    if ended.num_missing == 0:
+        return "every request has its row"
+    if not ended.stopped:
+        return "no signal stopped it"
+    if view.state != "RUNNING":
+        return f"SLURM has already decided about it ({view.state})"
+    if not view.may_requeue:
+        return "requeueing is switched off for it, as `rel-batch slurm cancel` does"
+    if life.restarts >= max_requeues:
+        return f"it has been requeued {life.restarts} times"
+    # Making room for others is no fault; reaching a time limit without one row is.
+    if ended.num_added == 0 and not view.preempted:
+        return "the run has gained no row in this life: the time limit may be too short"
+    return None
+
+
+def requeue_if_useful(
+    ended: Ended, life: Life, slurm: Slurm, *, max_requeues: int, say: Callable[[str], None]
+) -> bool:
+    """Queue this task again where that can help, and say what was decided.
+
+    From here on SLURM may end this process at any moment. Raises LaunchError.
+    """
+    if not ended.stopped or ended.num_missing == 0:
+        return False
+    reason = why_not_again(ended, life, slurm.show(life.name), max_requeues)
+    if reason is not None:
+        say(f"task {life.name} is not requeued: {reason}")
+        return False
+    say(f"task {life.name} is requeued: {ended.num_missing:,} requests are left")
+    slurm.requeue(life.name)
+    return True
+
+
+def remove_scratch(folder: Path) -> None:
+    """Remove a task's compile caches, and the folder itself where nothing else is in it."""
+    for name in _CACHES:
+        # A cache that cannot be removed is no reason to fail.
+        shutil.rmtree(folder / name, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
