@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isqrt
 from typing import Any, ClassVar, Literal
 
@@ -41,6 +42,8 @@ class _Question:
     cells_in_rows: bool
 
 
+# The scorers of one row, and the arms of one instance, ask for the same question one after another.
+@lru_cache(maxsize=256)
 def _read_question(question: str) -> _Question:
     """Raises FieldError where the question is not in the released format."""
     shown, found, printed = question.partition("Answer set:")
