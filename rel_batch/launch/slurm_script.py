@@ -154,7 +154,7 @@ TASK_ENVIRONMENT = (
 
 
 def _render(about: Iterable[str], options: Mapping[str, Option], body: Iterable[str]) -> str:
-    lines = ["#!/bin/bash", *(f"# {line}" for line in about)]
+    lines = ["#!/bin/bash", *(f"# {line}".rstrip() for line in about)]
     for name, value in options.items():
         if value is None or value is False:
             continue

@@ -1,0 +1,98 @@
+"""A task of an array: what it reads of its environment, and when it queues itself again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rel_batch.errors import LaunchError
+from rel_batch.launch.slurm import JobView
+from rel_batch.launch.slurm_task import Ended, Life, remove_scratch, why_not_again
+
+RUNNING = JobView(state="RUNNING", may_requeue=True, preempted=False, end=None)
+PREEMPTED = JobView(state="RUNNING", may_requeue=True, preempted=True, end=None)
+STOPPED = Ended(stopped=True, num_missing=10, num_added=5)
+FIRST = Life("7_3", restarts=0, devices="0")
+
+
+@pytest.mark.parametrize(
+    ("environ", "name", "why"),
+    [
+        ({"SLURM_JOB_ID": "7"}, "7", "a job that is no array"),
+        (
+            {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2"},
+            "7_2",
+            "a task has a job id of its own",
+        ),
+        (
+            {"SLURM_JOB_ID": "7", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"},
+            "7_3",
+            "the last task's own id is the array's: to requeue that would rerun all tasks",
+        ),
+        (
+            {"SLURM_JOB_ID": "7", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"},
+            "7_0",
+            "task 0 is no missing task",
+        ),
+    ],
+)
+def test_a_task_is_requeued_by_its_own_name(environ: dict[str, str], name: str, why: str) -> None:
+    assert Life.from_environment(environ).name == name, why
+
+
+@pytest.mark.parametrize(
+    ("count", "restarts"), [(None, 0), ("", 0), ("0", 0), ("1", 1), ("17", 17), ("x", 0)]
+)
+def test_the_restart_count_is_unset_in_the_first_life(count: str | None, restarts: int) -> None:
+    environ = {"SLURM_JOB_ID": "7"} | ({} if count is None else {"SLURM_RESTART_COUNT": count})
+    assert Life.from_environment(environ).restarts == restarts
+
+
+@pytest.mark.parametrize("devices", [None, "", "0", "2,3", "GPU-5f3a"])
+def test_the_visible_devices_are_taken_as_they_are(devices: str | None) -> None:
+    mask = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
+    assert Life.from_environment({"SLURM_JOB_ID": "7"} | mask).devices == devices
+
+
+def test_outside_of_slurm_there_is_no_task() -> None:
+    with pytest.raises(LaunchError, match="not a SLURM job") as error:
+        Life.from_environment({"SLURM_ARRAY_JOB_ID": "7"})
+    assert error.value.exit_code == 6
+
+
+@pytest.mark.parametrize(
+    ("ended", "life", "view", "reason"),
+    [
+        (STOPPED, FIRST, RUNNING, None),
+        (STOPPED, Life("7_3", 2, None), RUNNING, None),
+        (Ended(True, 0, 5), FIRST, RUNNING, "every request has its row"),
+        (Ended(False, 10, 5), FIRST, RUNNING, "no signal"),
+        # Cancelled by a person, or preempted by SLURM, which requeues by itself.
+        (STOPPED, FIRST, JobView("COMPLETING", True, False, None), "COMPLETING"),
+        (STOPPED, FIRST, JobView("PENDING", True, False, None), "PENDING"),
+        (STOPPED, FIRST, JobView("RUNNING", False, False, None), "switched off"),
+        (STOPPED, Life("7_3", 3, None), RUNNING, "requeued 3 times"),
+        (STOPPED, Life("7_3", 3, None), PREEMPTED, "requeued 3 times"),
+        (Ended(True, 10, 0), FIRST, RUNNING, "gained no row"),
+        # It may have had no time to load the model: that is nobody's fault.
+        (Ended(True, 10, 0), FIRST, PREEMPTED, None),
+    ],
+)
+def test_a_task_queues_itself_again_only_where_that_helps(
+    ended: Ended, life: Life, view: JobView, reason: str | None
+) -> None:
+    found = why_not_again(ended, life, view, max_requeues=3)
+    assert (found is None) == (reason is None), found
+    assert reason is None or reason in (found or "")
+
+
+def test_scratch_is_removed_and_what_is_not_ours_is_kept(tmp_path: Path) -> None:
+    ours, shared = tmp_path / "a", tmp_path / "b"
+    for folder in (ours, shared):
+        for name in ("vllm", "triton", "torchinductor"):
+            (folder / name / "deep").mkdir(parents=True)
+    (shared / "thesis.tex").touch()
+    for folder in (ours, shared, tmp_path / "absent"):
+        remove_scratch(folder)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["b", "thesis.tex"]
