@@ -45,6 +45,8 @@ _SENTENCES: dict[int, tuple[str, str]] = {
     ),
     errno.ENOTDIR: ("a part of the path is a file, not a folder", "Choose another path."),
 }
+# ESTALE: the file was open on this machine and another one removed it.
+_GONE = frozenset({errno.ENOENT, errno.ESTALE})
 _NO_HARD_LINKS = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV}
 )
@@ -54,16 +56,24 @@ class NameTakenError(Exception):
     """Another process has published a file of this name."""
 
 
+class FileGoneError(StoreError):
+    """A file or folder is not there, or not there any more."""
+
+
 @contextlib.contextmanager
 def disk_errors(action: str, path: Path) -> Generator[None]:
-    """Turn an OSError inside the block into a StoreError: "cannot `action` `path`: why"."""
+    """Turn an OSError inside the block into a StoreError: "cannot `action` `path`: why".
+
+    Where the file is not there it is a FileGoneError.
+    """
     try:
         yield
     except OSError as error:
         sentence, hint = _SENTENCES.get(
             error.errno or 0, (os.strerror(error.errno) if error.errno else str(error), None)
         )
-        raise StoreError(f"cannot {action} {path}: {sentence}", hint=hint) from error
+        kind = FileGoneError if error.errno in _GONE else StoreError
+        raise kind(f"cannot {action} {path}: {sentence}", hint=hint) from error
 
 
 @contextlib.contextmanager

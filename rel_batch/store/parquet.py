@@ -19,7 +19,7 @@ import contextlib
 import itertools
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,11 +47,14 @@ def write_rows(
     `replace`).
     """
     batches = (kind.batch(chunk) for chunk in _chunks(rows, kind.batch_rows))
-    schema = kind.schema
-    if notes:
-        encoded = {_NOTE + name.encode(): text.encode() for name, text in notes.items()}
-        schema = schema.with_metadata({**schema.metadata, **encoded})
+    schema = schema_with_notes(kind, notes or {})
     return write_batches(path, schema, batches, dictionary=kind.dictionary, replace=replace)
+
+
+def schema_with_notes(kind: FileKind[Any], notes: Mapping[str, str]) -> Any:
+    """The schema of a file of this kind that carries `notes` (`read_notes`)."""
+    encoded = {_NOTE + name.encode(): text.encode() for name, text in notes.items()}
+    return kind.schema.with_metadata({**kind.schema.metadata, **encoded})
 
 
 def write_batches(
@@ -63,7 +66,39 @@ def write_batches(
     replace: bool,
 ) -> int:
     """Publish a file of record batches, each one row group, and give how many rows it has."""
-    num_rows = 0
+    with writing_batches(path, schema, dictionary=dictionary, replace=replace) as file:
+        for batch in batches:
+            file.write(batch)
+    return file.num_rows
+
+
+class BatchFile:
+    """A Parquet file that is being written."""
+
+    def __init__(self, writer: Any, file: BinaryIO) -> None:
+        self._writer = writer
+        self._file = file
+        self.num_rows = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """What has gone to the file so far."""
+        return self._file.tell()
+
+    def write(self, batch: Any) -> None:
+        """Append a record batch or a table as one row group."""
+        self._writer.write_table(
+            batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch]),
+            row_group_size=max(1, batch.num_rows),
+        )
+        self.num_rows += batch.num_rows
+
+
+@contextlib.contextmanager
+def writing_batches(
+    path: Path, schema: Any, *, dictionary: Sequence[str], replace: bool
+) -> Generator[BatchFile]:
+    """A file that appears under `path`, whole and on disk, when the block ends well."""
     with writing(path, replace=replace) as file:
         writer = pq.ParquetWriter(
             file,
@@ -73,22 +108,28 @@ def write_batches(
             write_page_checksum=True,
         )
         with writer:
-            for batch in batches:
-                writer.write_batch(batch)
-                num_rows += batch.num_rows
-            writer.add_key_value_metadata({_ROWS.decode(): str(num_rows)})
-    return num_rows
+            batch_file = BatchFile(writer, file)
+            yield batch_file
+            writer.add_key_value_metadata({_ROWS.decode(): str(batch_file.num_rows)})
 
 
 def read_rows(
     path: Path, kind: FileKind[Row], *, omit: Sequence[str] = (), chunk: int | None = None
 ) -> Iterator[Row]:
     """The rows of a file in order, without the columns in `omit`; of one chunk if it is given."""
+    for rows in read_row_lists(path, kind, omit=omit, chunk=chunk):
+        yield from rows
+
+
+def read_row_lists(
+    path: Path, kind: FileKind[Row], *, omit: Sequence[str] = (), chunk: int | None = None
+) -> Iterator[list[Row]]:
+    """The same, batch by batch."""
     columns = [name for name in kind.column_names if name not in omit]
     for batch in read_batches(path, kind, columns, chunk=chunk):
         with _damage_named(path):
             rows = kind.rows(batch)
-        yield from rows
+        yield rows
 
 
 def read_columns(

@@ -4,12 +4,11 @@
     instances.parquet    the frozen instances
     requests.parquet     every planned request
     completions/chunk-00012.part-00.parquet   complete or absent, never half
+    completions/arm-format.part-00.parquet    parts that were merged (compaction.py)
     scores/<version>/chunk-00012.part-00.parquet   the scores of that part, row by row
 
 Law: whatever is killed at whatever moment, a request has at most one row in what
-`iter_completions` gives. A key can be in two parts, because a slow worker may publish a chunk
-that another took over; then the row of the first part counts (parts in the order of chunk and
-number, rows in file order), so a row that was read once is never replaced by a later one.
+`iter_completions` gives (`parts.py` says which).
 
 Files with other names are ignored, everywhere. Surprising: duplicates are only looked for
 within a chunk, since a request belongs to one chunk; that bounds the memory of a reader.
@@ -17,19 +16,24 @@ within a chunk, since a request belongs to one chunk; that bounds the memory of 
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import re
 import secrets
+import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from rel_batch.errors import StoreError
 from rel_batch.records import Completion, Instance, PlannedRequest
-from rel_batch.store.disk import NameTakenError, disk_errors, file_names, make_folder
+from rel_batch.store.disk import (
+    FileGoneError,
+    NameTakenError,
+    disk_errors,
+    file_names,
+    make_folder,
+)
 from rel_batch.store.manifest import (
     MANIFEST,
     check_identity,
@@ -41,14 +45,24 @@ from rel_batch.store.parquet import (
     read_columns,
     read_notes,
     read_num_rows,
+    read_row_lists,
     read_rows,
     write_rows,
 )
+from rel_batch.store.parts import (
+    Parts,
+    Rows,
+    chunk_of,
+    first_of_each_key,
+    list_parts,
+    listed_again,
+    part_name,
+)
 from rel_batch.store.schemas import COMPLETIONS, INSTANCES, REQUESTS, SCORES, ScoreRow
+from rel_batch.store.surrogates import storable
+from rel_batch.store.work import Work, render_work
 
-_PART_NAME = re.compile(r"chunk-(\d{5,9})\.part-(\d{2,9})\.parquet", re.ASCII)
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
+REQUESTS_FILE = "requests.parquet"
 
 _Row = TypeVar("_Row")
 
@@ -143,51 +157,78 @@ class RunFolder:
 
     def iter_requests(self, chunk: int | None = None) -> Iterator[PlannedRequest]:
         """The planned requests, of one chunk or of all, in the order of the plan."""
-        return read_rows(self._requests, REQUESTS, chunk=chunk)
+        for file in self._request_files:
+            yield from read_rows(file, REQUESTS, chunk=chunk)
+
+    def read_request_columns(self, *columns: str) -> Iterator[tuple[list[Any], ...]]:
+        """Some columns of the planned requests, batch by batch."""
+        for file in self._request_files:
+            yield from read_columns(file, REQUESTS, columns)
 
     def count_planned(self) -> Counter[tuple[str, str, str]]:
         """How many requests were planned for each (task, subset, arm)."""
         subsets = dict(self.read_instance_columns("key", "subset"))
         planned: Counter[tuple[str, str, str]] = Counter()
         columns = ("task", "instance_key", "arm")
-        for tasks, keys, arms in read_columns(self._requests, REQUESTS, columns):
+        for tasks, keys, arms in self.read_request_columns(*columns):
             planned.update(zip(tasks, map(subsets.__getitem__, keys), arms, strict=True))
         return planned
 
     # What has become of it.
 
+    def list_parts(self) -> Parts:
+        """The files of completions, as they are now."""
+        return list_parts(self.path / "completions")
+
     def completion_parts(self, chunk: int | None = None) -> list[Path]:
-        """The parts that are complete, of one chunk or of all, by chunk and number."""
-        folder = self.path / "completions"
-        numbered = [(*number, name) for name in file_names(folder) if (number := _number(name))]
-        return [folder / n for c, _, n in sorted(numbered) if chunk is None or c == chunk]
+        """The files that have rows, or may have rows of one chunk, in the order that counts."""
+        parts = self.list_parts()
+        return list(parts.files if chunk is None else parts.of_chunk(chunk))
 
     def finished_keys(self, chunk: int | None = None) -> set[str]:
         """The keys of the requests that have a row, of one chunk or of all."""
         finished: set[str] = set()
-        for part in self.completion_parts(chunk):
-            for (keys,) in read_columns(part, COMPLETIONS, ["request_key"]):
-                finished.update(keys)
-        return finished
+        read: set[Path] = set()
+        parts = self.list_parts()
+        while True:
+            try:
+                for part in parts.files if chunk is None else parts.of_chunk(chunk):
+                    if part not in read:
+                        columns = read_columns(part, COMPLETIONS, ["request_key"], chunk=chunk)
+                        finished.update(*(keys for (keys,) in columns))
+                        read.add(part)
+                return finished
+            except FileGoneError as error:
+                parts = listed_again(parts, self.list_parts, error)
 
-    def publish_part(self, chunk: int, completions: Sequence[Completion]) -> Path:
+    def publish_part(
+        self,
+        chunk: int,
+        completions: Sequence[Completion],
+        *,
+        worker: str = "",
+        started: float | None = None,
+    ) -> Path:
         """Publish completions of one chunk as its next part, and give the part's path.
 
-        Any number of workers may do this at once; none replaces another's part. A lone
-        surrogate in a text becomes U+FFFD, and the row's `error` says so. Raises StoreError
-        where the disk fails; then there is no part.
+        Any number of workers may do this at once; none replaces another's part. `worker` has made
+        them since `started` (seconds since 1970), which the part says too. A lone surrogate in a
+        text becomes U+FFFD, and the row's `error` says so. Raises StoreError where the disk fails;
+        then there is no part.
         """
         if not completions or any(completion.chunk != chunk for completion in completions):
             raise ValueError(f"a part of chunk {chunk} needs completions of that chunk")
         folder = self.path / "completions"
         make_folder(folder)
-        number = self._next_number(chunk)
-        rows = [_storable(completion) for completion in completions]
-        part_id = secrets.token_hex(8)
+        number = self.list_parts().next_number(chunk)
+        rows = [storable(completion) for completion in completions]
+        now = time.time()
+        work = Work.of(rows, now if started is None else started, now)
+        notes = {"part_id": secrets.token_hex(8), "work": render_work({worker: work})}
         while True:
-            part = folder / f"chunk-{chunk:05d}.part-{number:02d}.parquet"
+            part = folder / part_name(chunk, number)
             try:
-                write_rows(part, COMPLETIONS, rows, replace=False, notes={"part_id": part_id})
+                write_rows(part, COMPLETIONS, rows, replace=False, notes=notes)
             except NameTakenError:
                 number += 1
             else:
@@ -199,29 +240,41 @@ class RunFolder:
         `omit` names columns that are not read: the token ids, which are most of a part's weight
         and then (), the thought, which is then "", and any that may be None.
         """
-        number = _number(part.name)
-        for completion in read_rows(part, COMPLETIONS, omit=tuple(omit)):
-            # A part under another chunk's name would defeat the search for duplicates.
-            if number is None or completion.chunk != number[0]:
-                raise StoreError(
-                    f"{part} holds a row of chunk {completion.chunk}",
-                    hint="A part was renamed or copied; give it back the name it had.",
-                )
-            yield completion
+        for rows in self._read_part(part, omit):
+            yield from rows
 
     def iter_completions(self, *, omit: Collection[str] = ()) -> Iterator[Completion]:
-        """One completion for each finished request, in bounded memory."""
-        return _first_of_each_key(
-            self.completion_parts(),
-            lambda part: self.read_part(part, omit=omit),
-            lambda completion: completion.request_key,
+        """One completion for each finished request, chunk by chunk, in bounded memory."""
+        return first_of_each_key(
+            self.list_parts, lambda part: _by_chunk(self._read_part(part, omit))
         )
+
+    def _read_part(self, part: Path, omit: Collection[str]) -> Iterator[list[Completion]]:
+        chunk = chunk_of(part.name)
+        for rows in read_row_lists(part, COMPLETIONS, omit=tuple(omit)):
+            # A part under another chunk's name would defeat the search for duplicates.
+            if chunk is not None and any(row.chunk != chunk for row in rows):
+                other = next(row.chunk for row in rows if row.chunk != chunk)
+                raise StoreError(
+                    f"{part} holds a row of chunk {other}",
+                    hint="A part was renamed or copied; give it back the name it had.",
+                )
+            yield rows
 
     def count_rows(self, parts: Iterable[Path]) -> int:
         """How many rows parts have; only their footers are read."""
         return sum(read_num_rows(part, COMPLETIONS) for part in parts)
 
     # What it is worth.
+
+    def score_folder(self, version: str) -> Path:
+        """Where the scores of a version lie."""
+        return self.path / "scores" / version
+
+    def score_versions(self) -> list[str]:
+        """The versions of which there are scores."""
+        names = file_names(self.path / "scores")
+        return sorted(name for name in names if self.score_folder(name).is_dir())
 
     def publish_scores(
         self,
@@ -237,7 +290,7 @@ class RunFolder:
         Scores of the same part and version are replaced: they are the same, have fewer extras,
         or are about a part that is no longer there.
         """
-        folder = self._score_folder(version)
+        folder = self.score_folder(version)
         make_folder(folder.parent)
         make_folder(folder)
         notes = {
@@ -256,54 +309,68 @@ class RunFolder:
         """The scores of one part in the order of its rows, or None where there are none."""
         if not self._is_scored(version, part, ()):
             return None
-        return read_rows(self._score_folder(version) / part.name, SCORES)
+        return read_rows(self.score_folder(version) / part.name, SCORES)
 
     def iter_scores(self, version: str) -> Iterator[ScoreRow]:
         """One score for each finished request that is scored, in bounded memory."""
-        return _first_of_each_key(
-            self.completion_parts(),
-            lambda part: self.read_scores(version, part) or (),
-            lambda row: row.request_key,
-        )
+        return first_of_each_key(self.list_parts, lambda part: self._score_rows(version, part))
 
     def iter_scored(
         self, version: str, *, omit: Collection[str] = ()
     ) -> Iterator[tuple[Completion, ScoreRow | None]]:
         """Each finished request's completion with its score, None where it has none yet."""
-        return _first_of_each_key(
-            self.completion_parts(),
-            lambda part: self._read_scored(version, part, omit),
-            lambda pair: pair[0].request_key,
+        return first_of_each_key(
+            self.list_parts, lambda part: self._read_scored(version, part, omit)
         )
+
+    def _score_rows(self, version: str, part: Path) -> Iterator[Rows[ScoreRow]]:
+        scores = self.read_scores(version, part)
+        if scores is None:
+            return
+        chunk = chunk_of(part.name)
+        if chunk is not None:
+            while rows := list(itertools.islice(scores, SCORES.batch_rows)):
+                yield chunk, [row.request_key for row in rows], rows
+            return
+        for chunks, keys in read_columns(part, COMPLETIONS, ["chunk", "request_key"]):
+            rows = list(itertools.islice(scores, len(keys)))
+            if [row.request_key for row in rows] != keys:
+                raise self._misaligned(version, part)
+            yield from _runs(chunks, keys, rows)
 
     def _read_scored(
         self, version: str, part: Path, omit: Collection[str]
-    ) -> Iterator[tuple[Completion, ScoreRow | None]]:
+    ) -> Iterator[Rows[tuple[Completion, ScoreRow | None]]]:
         scores = self.read_scores(version, part)
-        if scores is None:
-            scores = itertools.repeat(None)
-        for completion, score in zip(self.read_part(part, omit=omit), scores, strict=False):
-            if score is not None and score.request_key != completion.request_key:
-                raise StoreError(
-                    f"{self._score_folder(version) / part.name} does not follow the rows of {part}",
-                    hint="Move the scores out of the run folder and score the run again.",
-                )
-            yield completion, score
+        for completions in self._read_part(part, omit):
+            found: list[ScoreRow | None] = [None] * len(completions)
+            if scores is not None:
+                found = list(itertools.islice(scores, len(completions)))
+            keys = [row.request_key for row in completions]
+            if scores is not None and [row and row.request_key for row in found] != keys:
+                raise self._misaligned(version, part)
+            rows = list(zip(completions, found, strict=True))
+            yield from _runs([row.chunk for row in completions], keys, rows)
+
+    def _misaligned(self, version: str, part: Path) -> StoreError:
+        return StoreError(
+            f"{self.score_folder(version) / part.name} does not follow the rows of {part}",
+            hint="Move the scores out of the run folder and score the run again.",
+        )
 
     @property
     def _instances(self) -> Path:
         return self.path / "instances.parquet"
 
     @property
-    def _requests(self) -> Path:
-        return self.path / "requests.parquet"
-
-    def _score_folder(self, version: str) -> Path:
-        return self.path / "scores" / version
+    def _request_files(self) -> list[Path]:
+        # Arms that were appended to the run have files of their own (extend.py).
+        names: list[str] = self.manifest.get("request_files", [REQUESTS_FILE])
+        return [self.path / name for name in names]
 
     def _is_scored(self, version: str, part: Path, extras: Collection[str]) -> bool:
         """Whether this part has scores of this version, with these extras at least."""
-        scores = self._score_folder(version) / part.name
+        scores = self.score_folder(version) / part.name
         with disk_errors("read", scores):
             if not scores.exists():
                 return False
@@ -312,18 +379,13 @@ class RunFolder:
         same_part = notes.get("part_id") == read_notes(part, COMPLETIONS).get("part_id", "")
         return same_part and set(extras) <= set(notes.get("extras", "").split(","))
 
-    def _next_number(self, chunk: int) -> int:
-        parts = self.completion_parts(chunk)
-        number = _number(parts[-1].name) if parts else None
-        return 0 if number is None else number[1] + 1
-
 
 def _write_inputs(
     path: Path, instances: Iterable[Instance], requests: Iterable[PlannedRequest]
 ) -> None:
     try:
         write_rows(path / "instances.parquet", INSTANCES, instances, replace=True)
-        write_rows(path / "requests.parquet", REQUESTS, requests, replace=True)
+        write_rows(path / REQUESTS_FILE, REQUESTS, requests, replace=True)
     except UnicodeEncodeError as error:
         text = str(error.object)
         around = text[max(0, error.start - 30) : error.start].encode("ascii", "replace").decode()
@@ -334,26 +396,19 @@ def _write_inputs(
         ) from error
 
 
-def _number(name: str) -> tuple[int, int] | None:
-    """(chunk, part) of a part's file name; None for any other name."""
-    found = _PART_NAME.fullmatch(name)
-    return None if found is None else (int(found[1]), int(found[2]))
+def _by_chunk(batches: Iterable[list[Completion]]) -> Iterator[Rows[Completion]]:
+    for rows in batches:
+        keys = [row.request_key for row in rows]
+        yield from _runs([row.chunk for row in rows], keys, rows)
 
 
-def _first_of_each_key(
-    parts: Iterable[Path], read: Callable[[Path], Iterable[_Row]], key: Callable[[_Row], str]
-) -> Iterator[_Row]:
-    seen: set[str] = set()
-    chunk = None
-    for part in parts:
-        number = _number(part.name)
-        if number is None or number[0] != chunk:
-            seen = set()
-            chunk = number and number[0]
-        for row in read(part):
-            if (name := key(row)) not in seen:
-                seen.add(name)
-                yield row
+def _runs(chunks: list[int], keys: list[str], rows: list[_Row]) -> Iterator[Rows[_Row]]:
+    """The rows, cut where the chunk changes."""
+    start = 0
+    for chunk, group in itertools.groupby(chunks):
+        end = start + sum(1 for _ in group)
+        yield chunk, keys[start:end], rows[start:end]
+        start = end
 
 
 def _exactly(rows: Iterable[_Row], num_rows: int) -> Iterator[_Row]:
@@ -364,23 +419,3 @@ def _exactly(rows: Iterable[_Row], num_rows: int) -> Iterator[_Row]:
         yield row
     if given != num_rows:
         raise ValueError(f"{given} scores for a part of {num_rows} rows")
-
-
-def _storable(completion: Completion) -> Completion:
-    """The completion with each lone surrogate replaced by U+FFFD, and a note in `error`."""
-    fields: tuple[Literal["reply", "thought", "error"], ...] = ("reply", "thought", "error")
-    changes: dict[str, str] = {}
-    for name in fields:
-        text: str | None = getattr(completion, name)
-        if (
-            text is not None
-            and not text.isascii()
-            and (clean := _SURROGATE.sub("\ufffd", text)) != text
-        ):
-            changes[name] = clean
-    if not changes:
-        return completion
-    note = f"lone surrogates in {' and '.join(changes)} were replaced by U+FFFD"
-    error = changes.get("error", completion.error)
-    changes["error"] = note if error is None else f"{error}; {note}"
-    return dataclasses.replace(completion, **changes)
