@@ -25,12 +25,12 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 export HF_HUB_OFFLINE := 1
 export VLLM_NO_USAGE_STATS := 1
 
-.PHONY: demo test browser install lint clean
+.PHONY: demo test browser slurm install lint clean
 
 demo: $(INSTALLED) $(CHECKPOINT)
 	$(BIN)/rel-batch run configs/quickstart.yaml
 
-test: lint $(CHECKPOINT) browser
+test: lint $(CHECKPOINT) browser slurm
 	$(BIN)/python -m pytest
 
 # The report's page is tested in a real browser, which is installed where that is allowed.
@@ -39,6 +39,10 @@ browser:
 	&& apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
 	apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } \
 	|| echo "Chromium is not there: the tests of the report's page are skipped"
+
+# Arrays of tasks are tested on a real SLURM, which is installed where that is allowed.
+slurm:
+	@tests/slurm/install.sh || echo "SLURM is not there: its tests are skipped"
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -1,7 +1,8 @@
 """From a config to a queue: prepare once, here, then submit the array and its report job.
 
     settings = slurm_settings(config, given, home_file())
-    submitted = submit(config, settings, Slurm.find())
+    prepare_run(config, allow_rejected=False)
+    submission = submit(config, settings, Slurm.find(), after=None)
 
 Everything that can fail for a reason of ours fails before anything is queued: the model and the
 data are fetched, prompts rendered, every constraint compiled, the run folder created. What was
@@ -14,15 +15,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from rel_batch.config import RunConfig, validate_config
-from rel_batch.errors import ConfigError, EngineError, LaunchError
+from rel_batch.errors import ConfigError, EngineError, LaunchError, RelBatchError, StoreError
 from rel_batch.launch.prepare import prepare
 from rel_batch.launch.slurm import Slurm, UnsureError
 from rel_batch.launch.slurm_script import Placement, render_array, render_report
@@ -49,13 +51,12 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
-    """What `submit` has done. `submission` is None where no request lacks a row."""
+class PreparedRun:
+    """A run folder that any worker can join. `num_missing` requests have no row yet."""
 
     run: RunFolder
     num_requests: int
     num_missing: int
-    submission: Submission | None
 
 
 def home_file(environ: Mapping[str, str] = os.environ) -> Path:
@@ -95,16 +96,11 @@ def report_script(config: RunConfig, settings: SlurmConfig, array_job: str) -> s
     return render_report(settings, _place(config), array_job=array_job)
 
 
-def submit(
-    config: RunConfig,
-    settings: SlurmConfig,
-    slurm: Slurm,
-    *,
-    after: str | None,
-    allow_rejected: bool,
-    say: Callable[[str], None],
-) -> Submitted:
-    """Prepare the run and queue it. Raises RelBatchError."""
+def prepare_run(config: RunConfig, *, allow_rejected: bool) -> PreparedRun:
+    """Fetch, validate, render and compile everything, and create the run folder.
+
+    Raises RelBatchError.
+    """
     prepared = prepare(config)
     rejected = prepared.rejected_constraints()
     if rejected and not allow_rejected:
@@ -120,18 +116,20 @@ def submit(
         prepared.plan.requests,
     )
     num_requests = len(prepared.plan.requests)
-    num_missing = num_requests - len(run.finished_keys())
-    say(f"{config.folder}: {num_requests:,} requests, {num_missing:,} of them without a row")
-    if not num_missing:
-        return Submitted(run, num_requests, 0, None)
-    submission = _queue(config, settings, slurm, array_script(config, settings, after=after))
-    return Submitted(run, num_requests, num_missing, submission)
+    return PreparedRun(run, num_requests, num_requests - len(run.finished_keys()))
 
 
-def _queue(config: RunConfig, settings: SlurmConfig, slurm: Slurm, script: str) -> Submission:
+def submit(
+    config: RunConfig, settings: SlurmConfig, slurm: Slurm, *, after: str | None
+) -> Submission:
+    """Queue the array of a run that is prepared, and its report job.
+
+    Raises LaunchError, which says what is queued and what is not, and StoreError.
+    """
     folder = config.folder.absolute()
     make_folder(folder / "logs")
     make_folder(folder / _FOLDER)
+    script = array_script(config, settings, after=after)
     try:
         array_job = slurm.submit(script)
     except UnsureError:
@@ -142,46 +140,52 @@ def _queue(config: RunConfig, settings: SlurmConfig, slurm: Slurm, script: str) 
             hint="the run is prepared: correct the settings and give the same command again "
             "(--print shows the script)",
         ) from error
-    # Noted at once: whatever happens from here on, `cancel` has to find the array.
-    _publish(folder, f"job-{array_job}.json", _record(Submission(array_job, settings.tasks, None)))
-    _publish(folder, f"array-{array_job}.sbatch", script)
-    report = report_script(config, settings, array_job)
-    report_file = _publish(folder, f"report-{array_job}.sbatch", report)
+    report_file = folder / _FOLDER / f"report-{array_job}.sbatch"
     try:
-        report_job = slurm.submit(report)
-    except LaunchError as error:
+        # Noted at once: whatever happens from here on, `cancel` has to find the array.
+        _publish(folder, Submission(array_job, settings.tasks, None))
+        _write(folder / _FOLDER / f"array-{array_job}.sbatch", script)
+        report = report_script(config, settings, array_job)
+        _write(report_file, report)
+        submission = Submission(array_job, settings.tasks, slurm.submit(report))
+        _publish(folder, submission)
+    except RelBatchError as error:
         raise LaunchError(
             f"the array job {array_job} ({settings.tasks} tasks) is queued and will run, but not "
             f"its report job: {error.message}",
             hint=f"to report when it has ended: sbatch {shlex.quote(str(report_file))}; to stop "
-            f"the array: rel-batch slurm cancel {shlex.quote(str(config.folder))}",
+            f"the array: rel-batch slurm cancel {shlex.quote(str(config.folder))}, or "
+            f"scancel {array_job}",
         ) from error
-    submission = Submission(array_job, settings.tasks, report_job)
-    _publish(folder, f"job-{array_job}.json", _record(submission))
     return submission
 
 
 def read_submissions(folder: Path) -> list[Submission]:
     """What was queued for a run, the oldest first. Raises StoreError."""
     path = folder / _FOLDER
+    names = [name for name in file_names(path) if re.fullmatch(r"job-\d+\.json", name)]
     found: list[Submission] = []
-    for name in file_names(path):
-        if name.startswith("job-") and name.endswith(".json"):
-            with disk_errors("read", path / name):
-                record = cast(dict[str, Any], json.loads((path / name).read_bytes()))
-            found.append(Submission(**record))
-    return sorted(found, key=lambda submission: int(submission.array_job))
+    for name in sorted(names, key=lambda name: int(name[4:-5])):
+        with disk_errors("read", path / name):
+            text = (path / name).read_bytes()
+        try:
+            found.append(Submission(**json.loads(text)))
+        except (ValueError, TypeError) as error:
+            raise StoreError(
+                f"{path / name} does not describe a submission: {error}",
+                hint="rel-batch writes it whole or not at all; remove it if the job is gone.",
+            ) from error
+    return found
 
 
-def _publish(folder: Path, name: str, text: str) -> Path:
-    path = folder / _FOLDER / name
+def _publish(folder: Path, submission: Submission) -> None:
+    text = json.dumps(asdict(submission)) + "\n"
+    _write(folder / _FOLDER / f"job-{submission.array_job}.json", text)
+
+
+def _write(path: Path, text: str) -> None:
     with writing(path, replace=True) as file:
         file.write(text.encode())
-    return path
-
-
-def _record(submission: Submission) -> str:
-    return json.dumps(asdict(submission)) + "\n"
 
 
 def _place(config: RunConfig) -> Placement:
