@@ -28,7 +28,7 @@ from rel_batch.records import (
     Instance,
     Score,
 )
-from rel_batch.store import RunFolder, ScoreRow
+from rel_batch.store import FileGoneError, RunFolder, ScoreRow
 
 __all__ = [
     "SCORING_VERSION",
@@ -131,7 +131,8 @@ def score_part(
 ) -> PartTally:
     """Score one part and publish its scores; may be called in any process.
 
-    A process reads the run's instances once and keeps them. Raises StoreError.
+    A process reads the run's instances once and keeps them. A part that has been merged meanwhile
+    has its scores already. Raises StoreError.
     """
     run = RunFolder.open(run_path)
     instances = _instances(run_path, run.instances_stamp())
@@ -153,7 +154,12 @@ def score_part(
             yield row
 
     extras = _extras(upstream, overlap, audited)
-    run.publish_scores(SCORING_VERSION, part, rows(), extras=extras)
+    try:
+        run.publish_scores(SCORING_VERSION, part, rows(), extras=extras)
+    except FileGoneError:
+        if part.exists():
+            raise
+        return PartTally()
     return PartTally(counts)
 
 

@@ -74,10 +74,6 @@ class Parts:
         last = max((part_number(part.name) or 0 for part in parts), default=-1)
         return max(last + 1, time.time_ns() // 1_000_000) if self.merged else last + 1
 
-    def next_merged_number(self) -> int:
-        """A number above those of all merged files."""
-        return max((merged_number(path.name) or 0 for path in self.merged), default=-1) + 1
-
 
 def list_parts(folder: Path) -> Parts:
     """The files of completions. Raises StoreError where the run folder is not there."""

@@ -16,6 +16,7 @@ within a chunk, since a request belongs to one chunk; that bounds the memory of 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import secrets
 import time
@@ -263,7 +264,11 @@ class RunFolder:
 
     def count_rows(self, parts: Iterable[Path]) -> int:
         """How many rows parts have; only their footers are read."""
-        return sum(read_num_rows(part, COMPLETIONS) for part in parts)
+        num_rows = 0
+        for part in parts:
+            with contextlib.suppress(FileGoneError):  # merged meanwhile, and so in another part
+                num_rows += read_num_rows(part, COMPLETIONS)
+        return num_rows
 
     # What it is worth.
 
@@ -300,14 +305,36 @@ class RunFolder:
         rows = _exactly(rows, read_num_rows(part, COMPLETIONS))
         return write_rows(folder / part.name, SCORES, rows, replace=True, notes=notes)
 
+    def is_scored(self, version: str, part: Path, extras: Collection[str] = ()) -> bool:
+        """Whether a part has scores of this version, with these extras at least.
+
+        Raises FileGoneError where there is no such part.
+        """
+        scores = self.score_folder(version) / part.name
+        with disk_errors("read", scores):
+            scored = scores.exists()
+        # Read even where there are no scores: they may be gone because the part was merged.
+        part_id = read_notes(part, COMPLETIONS).get("part_id", "")
+        if not scored:
+            return False
+        notes = read_notes(scores, SCORES)
+        # Scores outlive a part that was moved away, and a new part may get the same name.
+        return notes.get("part_id") == part_id and (
+            set(extras) <= set(notes.get("extras", "").split(","))
+        )
+
     def unscored_parts(self, version: str, extras: Collection[str] = ()) -> list[Path]:
         """The completion parts that have no scores of this version with these extras."""
-        parts = self.completion_parts()
-        return [part for part in parts if not self._is_scored(version, part, extras)]
+        parts = self.list_parts()
+        while True:
+            try:
+                return [p for p in parts.files if not self.is_scored(version, p, extras)]
+            except FileGoneError as error:
+                parts = listed_again(parts, self.list_parts, error)
 
     def read_scores(self, version: str, part: Path) -> Iterator[ScoreRow] | None:
         """The scores of one part in the order of its rows, or None where there are none."""
-        if not self._is_scored(version, part, ()):
+        if not self.is_scored(version, part):
             return None
         return read_rows(self.score_folder(version) / part.name, SCORES)
 
@@ -335,7 +362,7 @@ class RunFolder:
         for chunks, keys in read_columns(part, COMPLETIONS, ["chunk", "request_key"]):
             rows = list(itertools.islice(scores, len(keys)))
             if [row.request_key for row in rows] != keys:
-                raise self._misaligned(version, part)
+                raise self.misaligned(version, part)
             yield from _runs(chunks, keys, rows)
 
     def _read_scored(
@@ -348,11 +375,11 @@ class RunFolder:
                 found = list(itertools.islice(scores, len(completions)))
             keys = [row.request_key for row in completions]
             if scores is not None and [row and row.request_key for row in found] != keys:
-                raise self._misaligned(version, part)
+                raise self.misaligned(version, part)
             rows = list(zip(completions, found, strict=True))
             yield from _runs([row.chunk for row in completions], keys, rows)
 
-    def _misaligned(self, version: str, part: Path) -> StoreError:
+    def misaligned(self, version: str, part: Path) -> StoreError:
         return StoreError(
             f"{self.score_folder(version) / part.name} does not follow the rows of {part}",
             hint="Move the scores out of the run folder and score the run again.",
@@ -367,17 +394,6 @@ class RunFolder:
         # Arms that were appended to the run have files of their own (extend.py).
         names: list[str] = self.manifest.get("request_files", [REQUESTS_FILE])
         return [self.path / name for name in names]
-
-    def _is_scored(self, version: str, part: Path, extras: Collection[str]) -> bool:
-        """Whether this part has scores of this version, with these extras at least."""
-        scores = self.score_folder(version) / part.name
-        with disk_errors("read", scores):
-            if not scores.exists():
-                return False
-        notes = read_notes(scores, SCORES)
-        # Scores outlive a part that was moved away, and a new part may get the same name.
-        same_part = notes.get("part_id") == read_notes(part, COMPLETIONS).get("part_id", "")
-        return same_part and set(extras) <= set(notes.get("extras", "").split(","))
 
 
 def _write_inputs(

@@ -8,6 +8,7 @@ ends the script.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -46,19 +47,22 @@ def _killed_at(number: int, call: Callable[..., Any], calls: Iterator[int]) -> C
     return counted
 
 
+def dying_at_call(number: int, act: Callable[[], object]) -> bool:
+    """Do it in another process that is killed at its nth call to the disk; whether it ended."""
+    child = os.fork()
+    if child == 0:
+        calls = iter(range(10**9))
+        for name in ("fsync", "link", "replace", "unlink", "mkdir"):
+            setattr(os, name, _killed_at(number, getattr(os, name), calls))
+        act()
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
 def main(folder: Path) -> None:
-    number = 0
-    while True:
-        child = os.fork()
-        if child == 0:
-            calls = iter(range(10**9))
-            for name in ("fsync", "link", "replace", "unlink", "mkdir"):
-                setattr(os, name, _killed_at(number, getattr(os, name), calls))
-            bring_to_the_end(folder / str(number))
-            os._exit(0)
-        if os.waitpid(child, 0)[1] == 0:
+    for number in itertools.count():
+        if dying_at_call(number, lambda path=folder / str(number): bring_to_the_end(path)):
             return
-        number += 1
 
 
 if __name__ == "__main__":
