@@ -100,22 +100,13 @@ def _index(evidence: Evidence, groups: Sequence[tuple[int, list[Row]]]) -> dict[
 
 
 def _texts(evidence: Evidence, q: int, rows: Sequence[Row]) -> list[Any]:
-    question = evidence.questions[q]
-    return [
-        question.text,
-        question.gold,
-        [
-            [
-                g.reply if (g := row.generation) else "",
-                row.prediction,
-                g.thought if g else "",
-                g.error if g else "",
-                g.num_output_tokens if g else 0,
-                row.status,
-            ]
-            for row in rows
-        ],
-    ]
+    return [*evidence.prompt_and_gold(q), [_row_texts(evidence, row) for row in rows]]
+
+
+def _row_texts(evidence: Evidence, row: Row) -> list[Any]:
+    texts = evidence.texts_of(row)
+    tokens = row.generation.num_output_tokens if row.generation else 0
+    return [texts.reply, texts.prediction, texts.thought, texts.error, tokens, row.status]
 
 
 def _packed(value: Any) -> str:

@@ -26,6 +26,8 @@ class Effect:
         tokens_per_s: median over requests of tokens over seconds in the engine, beside others.
         computed_prefill: share of prompt tokens that were not found in the cache.
         overruled, logprob_cost: means over rows where they were measured.
+        backends: what masked the tokens; () for no constraint.
+        compile_ms: mean over rows of the milliseconds that compiling the row's constraint took.
     """
 
     task: str
@@ -44,6 +46,8 @@ class Effect:
     computed_prefill: float | None
     overruled: float | None
     logprob_cost: float | None
+    backends: tuple[str, ...]
+    compile_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,8 @@ def effect_of(evidence: Evidence, cells: Cells, key: tuple[str, int]) -> Effect:
         ),
         overruled=_mean(g.overruled_share for g in generations),
         logprob_cost=_mean(g.logprob_cost for g in generations),
+        backends=tuple(sorted({g.backend for g in generations if g.backend})),
+        compile_ms=_mean(None if g.compile_s is None else 1_000 * g.compile_s for g in generations),
     )
 
 

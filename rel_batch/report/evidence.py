@@ -4,7 +4,8 @@
     evidence.rows[0].verdict, evidence.arms[evidence.rows[0].arm].label
 
 An arm of one run is called by its name, of several runs `run/arm`. Texts are clipped to what a
-person reads of them; everything that is counted is counted before.
+person reads of them and wait on disk (`texts.py`); everything that is counted is counted before,
+so memory is some hundred bytes a row.
 
 Surprising: whether an unconstrained reply would have been admitted by the constraint of another
 arm is asked here, because here alone a question is at hand in full.
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from rel_batch.constraints import KINDS
@@ -27,7 +28,9 @@ from rel_batch.records import (
     Status,
     Verdict,
 )
+from rel_batch.report.baselines import BaselineRow, read_baselines
 from rel_batch.report.calibration import Calibration, calibrations
+from rel_batch.report.texts import Texts
 from rel_batch.store import RunFolder, ScoreRow
 from rel_batch.tasks import task_for
 
@@ -65,7 +68,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """An instance as a reader of the report sees it; `gold` is JSON text."""
+    """An instance as a reader of the report sees it; `texts` is the place of prompt and gold."""
 
     key: str
     id: str
@@ -73,8 +76,7 @@ class Question:
     subset: str
     rc: int
     num_entities: int
-    text: str = ""
-    gold: str = ""
+    texts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +84,14 @@ class Generation:
     """What is known of a reply beside its verdict.
 
     Attributes:
+        texts: the place of its texts.
         whitespace, characters: of the whole reply.
         admitted: for an unconstrained reply, the constraint kinds of other arms that admit it.
         overruled_share, logprob_cost: how often the constraint overruled the model, and what
             that cost in log-probability; None where it was not measured.
     """
 
-    reply: str
-    thought: str
-    error: str
+    texts: int
     whitespace: int
     characters: int
     num_prompt_tokens: int
@@ -100,12 +101,27 @@ class Generation:
     latency_s: float
     overruled_share: float | None
     logprob_cost: float | None
+    backend: str | None
+    compile_s: float | None
     admitted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowTexts:
+    """What the page shows of a row; `prediction` is JSON text."""
+
+    reply: str = ""
+    thought: str = ""
+    error: str = ""
+    prediction: str | None = None
 
 
 @dataclass(slots=True)
 class Row:
-    """One scored completion. `question` and `arm` are positions in the evidence."""
+    """One scored completion. `question` and `arm` are positions in the evidence.
+
+    `vote` is a number that equal predictions share; None where nothing was read.
+    """
 
     question: int
     arm: int
@@ -116,8 +132,9 @@ class Row:
     precision: float | None
     recall: float | None
     f1: float | None
-    prediction: str | None
+    vote: int | None
     upstream_correct: bool | None
+    audited_correct: bool | None
     generation: Generation | None = None
 
     @property
@@ -146,6 +163,7 @@ class Evidence:
         rows: by question, arm and sample.
         planned: requests planned for each (arm, task, subset).
         calibrations: of the arms that have a distribution over options, with the arm's position.
+        baselines: what shortcuts that need no model score on the runs' instances.
     """
 
     runs: tuple[RunFacts, ...]
@@ -154,6 +172,17 @@ class Evidence:
     rows: tuple[Row, ...]
     planned: Mapping[tuple[int, str, str], int]
     calibrations: tuple[tuple[int, Calibration], ...] = ()
+    baselines: tuple[BaselineRow, ...] = ()
+    texts: Texts = field(default_factory=Texts, repr=False, compare=False)
+
+    def prompt_and_gold(self, question: int) -> tuple[str, str]:
+        """The texts of the question at that position; gold is JSON text."""
+        place = self.questions[question].texts
+        return ("", "") if place is None else tuple(self.texts.read(place))
+
+    def texts_of(self, row: Row) -> RowTexts:
+        """The texts of a row."""
+        return RowTexts(*self.texts.read(row.generation.texts)) if row.generation else RowTexts()
 
     def by_cell(self) -> dict[tuple[str, int], dict[int, list[Row]]]:
         """The rows of each (task, arm), by question."""
@@ -176,6 +205,8 @@ class _Reading:
     calibrations: list[tuple[int, Calibration]] = field(
         default_factory=list[tuple[int, Calibration]]
     )
+    baselines: dict[BaselineRow, None] = field(default_factory=dict[BaselineRow, None])
+    texts: Texts = field(default_factory=Texts)
 
 
 def read_evidence(
@@ -200,6 +231,8 @@ def read_evidence(
         if texts:
             _read_with_texts(run, version, numbers, reading)
             reading.calibrations += [(numbers[c.arm], c) for c in calibrations(run)]
+            # Runs on the same instances have the same ones.
+            reading.baselines |= dict.fromkeys(read_baselines(run.path))
         else:
             _read_scores(run, version, numbers, reading)
     reading.rows.sort(key=lambda row: (row.question, row.arm, row.sample))
@@ -210,6 +243,8 @@ def read_evidence(
         rows=tuple(reading.rows),
         planned=reading.planned,
         calibrations=tuple(reading.calibrations),
+        baselines=tuple(reading.baselines),
+        texts=reading.texts,
     )
 
 
@@ -238,23 +273,31 @@ def _read_with_texts(
     run: RunFolder, version: str, numbers: Mapping[str, int], reading: _Reading
 ) -> None:
     # Replies first, so that each instance is needed once and is let go.
-    unconstrained: dict[str, list[tuple[int, Completion]]] = defaultdict(list)
+    unconstrained: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    whole = Texts()
     for key in (key for (key,) in run.read_instance_columns("key")):
         reading.places.setdefault(key, len(reading.places))
     for completion, score in run.iter_scored(version, omit=_NOT_SHOWN):
         if score is None:
             continue
         row = _row(score, reading.places, numbers)
-        row.generation = _generation(completion)
+        row.generation = _generation(completion, score.prediction, reading.texts)
         if completion.constraint_kind == "none" and row.has_reply:
-            unconstrained[score.instance_key].append((len(reading.rows), completion))
+            place = whole.keep(completion.reply)
+            unconstrained[score.instance_key].append((len(reading.rows), place))
         reading.rows.append(row)
     kinds = {arm.constraint for arm in reading.arms} & set(KINDS) - {"none"}
     for instance in run.iter_instances():
-        for place, completion in unconstrained.pop(instance.key, ()):
-            row = reading.rows[place]
-            row.generation = _generation(completion, _admitting(instance, completion.reply, kinds))
+        for number, place in unconstrained.pop(instance.key, ()):
+            row = reading.rows[number]
+            assert row.generation is not None, "a row with texts has a generation"
+            admitted = _admitting(instance, whole.read(place), kinds)
+            row.generation = replace(row.generation, admitted=admitted)
         if reading.places[instance.key] == len(reading.questions):
+            texts = (
+                clip(instance.question, _QUESTION_CHARS),
+                clip(json.dumps(instance.answer, default=dict), _JSON_CHARS),
+            )
             reading.questions.append(
                 Question(
                     instance.key,
@@ -263,8 +306,7 @@ def _read_with_texts(
                     instance.subset,
                     instance.rc,
                     instance.num_entities,
-                    clip(instance.question, _QUESTION_CHARS),
-                    clip(json.dumps(instance.answer, default=dict), _JSON_CHARS),
+                    reading.texts.keep(texts),
                 )
             )
 
@@ -289,17 +331,23 @@ def _row(score: ScoreRow, places: Mapping[str, int], numbers: Mapping[str, int])
         precision=score.precision,
         recall=score.recall,
         f1=score.f1,
-        prediction=score.prediction and clip(score.prediction, _JSON_CHARS),
+        vote=None if score.prediction is None else hash(score.prediction),
         upstream_correct=score.upstream_correct,
+        audited_correct=score.audited_correct,
     )
 
 
-def _generation(completion: Completion, admitted: tuple[str, ...] = ()) -> Generation:
+def _generation(completion: Completion, prediction: str | None, texts: Texts) -> Generation:
     reply = completion.reply
     return Generation(
-        reply=clip(reply, _REPLY_CHARS),
-        thought=clip(completion.thought, _REPLY_CHARS),
-        error=completion.error or "",
+        texts=texts.keep(
+            (
+                clip(reply, _REPLY_CHARS),
+                clip(completion.thought, _REPLY_CHARS),
+                clip(completion.error or "", _JSON_CHARS),
+                prediction and clip(prediction, _JSON_CHARS),
+            )
+        ),
         whitespace=sum(map(str.isspace, reply)),
         characters=len(reply),
         num_prompt_tokens=completion.num_prompt_tokens,
@@ -309,7 +357,8 @@ def _generation(completion: Completion, admitted: tuple[str, ...] = ()) -> Gener
         latency_s=completion.latency_s,
         overruled_share=completion.overruled_share,
         logprob_cost=completion.logprob_cost,
-        admitted=admitted,
+        backend=completion.backend,
+        compile_s=completion.compile_s,
     )
 
 

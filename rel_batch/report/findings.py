@@ -38,6 +38,8 @@ class Result:
         pass_at: pass@k for each k asked, where there are several samples.
         majority: majority vote over the samples, where there are several.
         completion: of all planned instances, how many met every requirement (not for choices).
+        audited: by gold without its known faults, where that was scored; `audited_differs` counts
+            the rows where the two verdicts disagree.
         rows, missing, truncated, unparsed, errors: counts of requests.
     """
 
@@ -50,6 +52,8 @@ class Result:
     majority: Estimate | None
     completion: Estimate | None
     upstream: Estimate | None
+    audited: Estimate | None
+    audited_differs: int | None
     precision: Estimate | None
     recall: Estimate | None
     f1: Estimate | None
@@ -58,6 +62,19 @@ class Result:
     truncated: int
     unparsed: int
     errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What a shortcut that needs no model scores on one task's instances of the runs.
+
+    `bears_on_rule` says that it is the task's rule itself or its opposite.
+    """
+
+    task: str
+    name: str
+    bears_on_rule: bool
+    estimate: Estimate
 
 
 @dataclass(frozen=True)
@@ -71,6 +88,7 @@ class Findings:
     comparisons: tuple[Comparison, ...]
     effects: tuple[Effect, ...]
     failures: tuple[Failure, ...]
+    baselines: tuple[Baseline, ...]
     remarks: tuple[str, ...]
 
     @property
@@ -100,6 +118,7 @@ def find(evidence: Evidence, *, baseline: str | None = None) -> Findings:
         comparisons=comparisons,
         effects=tuple(effect_of(evidence, cells, key) for key in cells),
         failures=tuple(failures_of(cells)),
+        baselines=tuple(_baselines(evidence)),
         remarks=tuple(_remarks(evidence, cells, comparisons)),
     )
 
@@ -124,6 +143,7 @@ def _result(evidence: Evidence, key: tuple[str, int], cell: Cell) -> Result:
             np.concatenate([cell.values, np.zeros(absent)]), single=cell.is_single
         )
     asked = [row for row in rows if row.upstream_correct is not None]
+    audited = [row for row in rows if row.audited_correct is not None]
     return Result(
         task=task_name,
         arm=arm,
@@ -134,6 +154,8 @@ def _result(evidence: Evidence, key: tuple[str, int], cell: Cell) -> Result:
         majority=_majority(cell) if samples > 1 else None,
         completion=completion,
         upstream=mean_of(cell, "upstream_correct", single=cell.is_single) if asked else None,
+        audited=mean_of(cell, "audited_correct", single=cell.is_single) if audited else None,
+        audited_differs=sum(r.audited_correct != r.correct for r in audited) if audited else None,
         precision=mean_of(cell, "precision"),
         recall=mean_of(cell, "recall"),
         f1=mean_of(cell, "f1"),
@@ -161,7 +183,7 @@ def _pass_at(cell: Cell, samples: int) -> dict[int, Estimate]:
 
 def _majority(cell: Cell) -> Estimate:
     votes = [
-        majority_vote([row.prediction for row in rows], [row.correct for row in rows])
+        majority_vote([row.vote for row in rows], [row.correct for row in rows])
         for rows in cell.by_question.values()
     ]
     return estimate_share(np.array(votes, np.float64), single=True)
@@ -189,15 +211,39 @@ def _remarks(evidence: Evidence, cells: Cells, comparisons: Sequence[Comparison]
             "Not every instance is in both sides of a comparison. It is then restricted to the "
             f"instances that are (n says how many): {tasks}."
         )
-    for arm in range(len(evidence.arms)):
-        tasks = {task for task, _ in cells} - {task for task, number in cells if number == arm}
-        if tasks and any(number == arm for _, number in cells):
-            label = evidence.arms[arm].label
-            yield (
-                f"Arm {label} has no rows of {', '.join(sorted(tasks))}; its mean is over the "
-                "other tasks and not comparable."
-            )
+    yield from _tasks_without_an_arm(evidence, cells)
     yield from _entities_that_move(evidence.questions)
+
+
+def _tasks_without_an_arm(evidence: Evidence, cells: Cells) -> Iterable[str]:
+    tasks = {task for task, _ in cells}
+    for number, arm in enumerate(evidence.arms):
+        here = {task for task, n in cells if n == number}
+        planned = {task for n, task, _ in evidence.planned if n == number}
+        mean = "its mean is over the other tasks and not comparable"
+        if here and tasks - planned:
+            why = (
+                f"its constraint ({arm.constraint}) means nothing there"
+                if any(arm.constraint not in task_for(t).constraint_kinds for t in tasks - planned)
+                else "the run has nothing of the arm there"
+            )
+            left_out = ", ".join(sorted(tasks - planned))
+            yield f"Arm {arm.label} is left out for {left_out}: {why}; {mean}."
+        absent = (tasks & planned) - here
+        if here and absent:
+            yield f"Arm {arm.label} has no rows of {', '.join(sorted(absent))} yet; {mean}."
+
+
+def _baselines(evidence: Evidence) -> Iterable[Baseline]:
+    """A task's instances are taken over its subsets, as everywhere."""
+    counts: dict[tuple[str, str, bool], list[int]] = {}
+    for row in evidence.baselines:
+        count = counts.setdefault((row.task, row.baseline, row.bears_on_rule), [0, 0])
+        count[0] += row.correct
+        count[1] += row.n
+    for (task, name, bears_on_rule), (correct, n) in counts.items():
+        values = np.repeat([1.0, 0.0], [correct, n - correct])
+        yield Baseline(task, name, bears_on_rule, estimate_share(values, single=True))
 
 
 def _entities_that_move(questions: Sequence[Question]) -> Iterable[str]:

@@ -17,16 +17,19 @@ from typing import Any
 from rel_batch import __version__
 from rel_batch.records import SCORING_VERSION
 from rel_batch.report.browsing import pack
+from rel_batch.report.evidence import Arm
 from rel_batch.report.figures import Figure
 from rel_batch.report.findings import Findings
 from rel_batch.report.sections import (
     answer_table,
+    baselines_table,
     calibration_table,
     comparisons_table,
     effects_table,
     failures_table,
     levels_table,
     results_table,
+    sets_table,
     trends_table,
 )
 from rel_batch.report.tables import Linked, Table
@@ -66,6 +69,8 @@ def render_html(findings: Findings, figures: Sequence[Figure]) -> str:
         effects=effects_table(findings),
         calibration=calibration_table(findings),
         failures=failures_table(findings),
+        sets=sets_table(findings),
+        baselines=baselines_table(findings),
         results=results_table(findings),
         levels=levels_table(findings),
         cells=_cells,
@@ -92,17 +97,29 @@ def title(findings: Findings) -> str:
 
 def arms_in_words(findings: Findings) -> str:
     """How each arm decodes, in a sentence."""
-    told: list[str] = []
-    for arm in findings.arms:
-        parts = [f"constraint {arm.constraint}"]
-        if arm.settings.get("thinking", "none") != "none":
-            parts.append(f"thinking {arm.settings['thinking']}")
-        if arm.settings.get("temperature"):
-            parts.append(f"temperature {arm.settings['temperature']}")
-        if arm.samples > 1:
-            parts.append(f"{arm.samples} samples")
-        told.append(f"{arm.label} ({', '.join(parts)})")
+    told = [f"{arm.label} ({', '.join(_in_words(arm))})" for arm in findings.arms]
     return f"{'Arm' if len(told) == 1 else 'Arms'}: {'; '.join(told)}."
+
+
+def _in_words(arm: Arm) -> Iterator[str]:
+    settings = arm.settings
+    yield f"constraint {arm.constraint}"
+    if settings.get("thinking", "none") != "none":
+        yield f"thinking {settings['thinking']}"
+    if settings.get("system_prompt"):
+        yield "a system prompt"
+    if settings.get("json_instruction", "auto") != "auto":
+        yield f"{'' if settings['json_instruction'] else 'not '}asked for JSON"
+    if examples := settings.get("examples"):
+        yield f"{examples} worked example{'s' if examples > 1 else ''}"
+    if settings.get("decoding", "generate") != "generate":
+        yield f"by {settings['decoding']}"
+    if settings.get("temperature"):
+        yield f"temperature {settings['temperature']}"
+    if settings.get("top_p", 1.0) != 1.0:
+        yield f"top_p {settings['top_p']}"
+    if arm.samples > 1:
+        yield f"{arm.samples} samples"
 
 
 def _cells(table: Table, row: Sequence[Any]) -> Iterator[_Cell]:

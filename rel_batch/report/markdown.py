@@ -9,11 +9,13 @@ from rel_batch.report.findings import Findings
 from rel_batch.report.html import arms_in_words, title
 from rel_batch.report.sections import (
     answer_table,
+    baselines_table,
     calibration_table,
     comparisons_table,
     effects_table,
     failures_table,
     results_table,
+    sets_table,
     trends_table,
 )
 from rel_batch.report.tables import Table
@@ -36,6 +38,8 @@ def render_markdown(findings: Findings, figures: Sequence[Figure]) -> str:
         effects_table(findings),
         calibration_table(findings),
         failures_table(findings),
+        sets_table(findings),
+        baselines_table(findings),
         results_table(findings),
     )
     parts += [_table(table) for table in rest if table.rows]

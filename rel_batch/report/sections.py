@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from rel_batch.report.effects import Effect
-from rel_batch.report.findings import Findings
+from rel_batch.report.findings import Baseline, Findings
 from rel_batch.report.reasons import REASONS
 from rel_batch.report.tables import Column, Linked, Table
 from rel_batch.tasks import task_for
@@ -36,18 +36,24 @@ def answer_table(findings: Findings) -> Table:
             for task in findings.tasks
         ]
         rows.append((arm.label, *board, overall, overall.n, *cells))
+    best = _best_baselines(findings)
+    if best:
+        cells = [best[task].estimate if task in best else None for task in findings.tasks]
+        board = ("", "") if _is_board(findings) else ()
+        rows.append(("best shortcut", *board, None, None, *cells))
     kinds = {task_for(task).headline for task in findings.tasks}
     words = " or ".join(_HEADLINES[kind] for kind in sorted(kinds))
     counted = ", ".join(f"{task} {_instances(findings, task)}" for task in findings.tasks)
     most = max(samples, default=1)
     mean_of = f" Mean of up to {most} samples an instance." if most > 1 else ""
+    shortcut = " Best shortcut: needs no model; all of them are under Shortcuts." if best else ""
     return Table(
         "answer",
         "Leaderboard" if _is_board(findings) else "Results",
         tuple(columns),
         tuple(rows),
         f"Share of correct replies ({words}) with 95% intervals; whatever is not a correct reply "
-        f"counts as not correct.{mean_of} Instances (n): {counted}.",
+        f"counts as not correct.{mean_of}{shortcut} Instances (n): {counted}.",
     )
 
 
@@ -57,6 +63,7 @@ def results_table(findings: Findings) -> Table:
     optional = [
         ("completion", "completed %"),
         ("upstream", "upstream %"),
+        ("audited", "audited %"),
         ("precision", "precision %"),
         ("recall", "recall %"),
         ("f1", "F1 %"),
@@ -68,6 +75,7 @@ def results_table(findings: Findings) -> Table:
         if any(getattr(result, name) is not None for result in findings.results)
     ]
     sets = any(result.f1 for result in findings.results)
+    audits = any(result.audited for result in findings.results)
     columns = (
         Column("task", "task"),
         Column("arm", "arm"),
@@ -76,6 +84,7 @@ def results_table(findings: Findings) -> Table:
         Column("n", "n", "count"),
         *(Column(name, heading, "estimate") for name, heading in optional),
         *([Column("set_n", "set n", "count")] if sets else []),
+        *([Column("audited_differs", "audited differs", "count")] if audits else []),
         *(Column(f"pass_at_{k}", f"pass@{k} %", "estimate") for k in ks),
         Column("samples", "samples", "count"),
         Column("rows", "rows", "count"),
@@ -93,6 +102,7 @@ def results_table(findings: Findings) -> Table:
             result.estimate.n,
             *(getattr(result, name) for name, _ in optional),
             *([result.f1 and result.f1.n] if sets else []),
+            *([result.audited_differs] if audits else []),
             *(result.pass_at.get(k) for k in ks),
             result.samples,
             result.rows,
@@ -109,7 +119,12 @@ def results_table(findings: Findings) -> Table:
         columns,
         rows,
         "Completed: of all planned instances. Upstream: correct by the reference evaluator's "
-        "rules. Precision, recall and F1: means over the set n instances whose gold is a set.",
+        "rules. Precision, recall and F1: means over the set n instances whose gold is a set."
+        + (
+            " Audited: by gold without its known faults; it differs from the score on so many rows."
+            if audits
+            else ""
+        ),
     )
 
 
@@ -219,14 +234,17 @@ def effects_table(findings: Findings) -> Table:
         column
         for column in (
             Column("thought_tokens", "tokens of thought", "number"),
+            Column("compile_ms", "compile, ms", "number"),
             Column("overruled", "overruled %", "percent"),
             Column("logprob_cost", "log-prob. cost", "number"),
         )
         if any(getattr(effect, column.name) is not None for effect in findings.effects)
     ]
+    masked = any(effect.backends for effect in findings.effects)
     columns = (
         Column("task", "task"),
         Column("arm", "arm"),
+        *([Column("backend", "masked by")] if masked else []),
         Column("rows", "rows", "count"),
         Column("valid_before", "valid without it %", "estimate"),
         Column("gained", "gained", "count"),
@@ -250,6 +268,7 @@ def effects_table(findings: Findings) -> Table:
         (
             e.task,
             findings.arms[e.arm].label,
+            *([", ".join(e.backends)] if masked else []),
             e.rows,
             e.valid_before if e.valid_before.n else None,
             moved(e, e.gained, "gained"),
@@ -272,8 +291,58 @@ def effects_table(findings: Findings) -> Table:
         "Valid without it: share of the unconstrained arm's replies that this arm's constraint "
         "admits as they are. Gained, lost: requests that changed verdict against the unconstrained "
         "arm. Tokens: mean of a reply. Tokens/s: of one request, median, while others ran beside "
-        "it. Prefill computed: prompt tokens that were not in the cache.",
+        "it. Prefill computed: prompt tokens that were not in the cache."
+        + _told(
+            optional,
+            compile_ms="Compile: of one row's constraint before the run, mean.",
+            overruled="Overruled: reply tokens that were not the model's own first choice, as "
+            "without the constraint.",
+            logprob_cost="Log-prob. cost: nats of a reply that its tokens lie below these choices, "
+            "mean.",
+        ),
     )
+
+
+def _told(columns: Iterable[Column], **meanings: str) -> str:
+    """What columns mean, of those that are there."""
+    names = {column.name for column in columns}
+    return "".join(f" {meaning}" for name, meaning in meanings.items() if name in names)
+
+
+def baselines_table(findings: Findings) -> Table:
+    """The shortcuts that need no model, each task's best first."""
+    ordered = sorted(findings.baselines, key=lambda b: (b.task, -(b.estimate.value or 0.0)))
+    rows = tuple(
+        (b.task, b.name, "yes" if b.bears_on_rule else "", b.estimate, b.estimate.n)
+        for b in ordered
+    )
+    columns = (
+        Column("task", "task"),
+        Column("shortcut", "shortcut"),
+        Column("bears_on_rule", "is the rule or its opposite"),
+        Column("score", "score %", "estimate"),
+        Column("n", "n", "count"),
+    )
+    return Table(
+        "baselines",
+        "Shortcuts",
+        columns,
+        rows,
+        "Replies that need no model, on the same instances and judged by the same rules: a model's "
+        "score is to be read against the best of these that is not the rule itself.",
+    )
+
+
+def _best_baselines(findings: Findings) -> dict[str, Baseline]:
+    """Each task's best shortcut, of those that are not the rule itself."""
+    best: dict[str, Baseline] = {}
+    for baseline in findings.baselines:
+        known = best.get(baseline.task)
+        if not baseline.bears_on_rule and (
+            known is None or (baseline.estimate.value or 0.0) > (known.estimate.value or 0.0)
+        ):
+            best[baseline.task] = baseline
+    return best
 
 
 def calibration_table(findings: Findings) -> Table:
@@ -331,6 +400,31 @@ def failures_table(findings: Findings) -> Table:
     return Table("failures", "Failures", columns, rows, f"Rows (n) in all: {totals}.")
 
 
+def sets_table(findings: Findings) -> Table:
+    """How much of a set was found where gold is one."""
+    rows = tuple(
+        (r.task, findings.arms[r.arm].label, r.precision, r.recall, r.f1, r.f1.n)
+        for r in findings.results
+        if r.f1
+    )
+    columns = (
+        Column("task", "task"),
+        Column("arm", "arm"),
+        Column("precision", "precision %", "estimate"),
+        Column("recall", "recall %", "estimate"),
+        Column("f1", "F1 %", "estimate"),
+        Column("n", "n", "count"),
+    )
+    return Table(
+        "sets",
+        "How much of the set was found",
+        columns,
+        rows,
+        "Means over the n instances whose gold is a set. Low precision: wrong ones were given; low "
+        "recall: some are missing.",
+    )
+
+
 def all_tables(findings: Findings) -> Iterable[Table]:
     """Every table, in the order of the report."""
     yield answer_table(findings)
@@ -340,6 +434,10 @@ def all_tables(findings: Findings) -> Iterable[Table]:
     if findings.evidence.calibrations:
         yield calibration_table(findings)
     yield failures_table(findings)
+    if any(result.f1 for result in findings.results):
+        yield sets_table(findings)
+    if findings.baselines:
+        yield baselines_table(findings)
     yield results_table(findings)
     yield levels_table(findings)
 

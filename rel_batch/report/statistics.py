@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -200,7 +200,7 @@ def pass_at_k(correct: Sequence[int], samples: Sequence[int], k: int) -> Floats:
     )
 
 
-def majority_vote(predictions: Sequence[str | None], correct: Sequence[bool]) -> bool:
+def majority_vote(predictions: Sequence[Hashable | None], correct: Sequence[bool]) -> bool:
     """Whether the most frequent prediction of one instance's samples is correct.
 
     A reply that was not read has no vote, and of equally frequent ones the first seen counts.

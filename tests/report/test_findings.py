@@ -11,17 +11,19 @@ from example_runs import completion, instance, new_run, request
 from report_runs import UNPARSED, mixed_run, score_row
 
 from rel_batch.config import ArmConfig
-from rel_batch.errors import ConfigError
+from rel_batch.errors import ConfigError, StoreError
 from rel_batch.instances import read_instances
 from rel_batch.records import SCORING_VERSION
 from rel_batch.report import summarise
+from rel_batch.report.baselines import BaselineRow, publish_baselines
 from rel_batch.report.calibration import Calibration
 from rel_batch.report.comparison import compare_runs
 from rel_batch.report.evidence import clip, read_evidence
 from rel_batch.report.findings import find
 from rel_batch.report.reasons import REASONS
-from rel_batch.report.sections import all_tables
+from rel_batch.report.sections import all_tables, answer_table, baselines_table
 from rel_batch.report.tables import NONE, Linked
+from rel_batch.report.texts import Texts
 from rel_batch.store import RunFolder, ScoreRow
 
 
@@ -250,3 +252,96 @@ def test_an_arm_with_several_samples_is_reported_beside_one_with_a_single(tmp_pa
     assert NONE not in {
         show for t in all_tables(findings) for r in t.rows for show in t.shown(r)[:1]
     }
+
+
+def test_an_arm_that_was_left_out_for_a_task_is_said_once_with_the_reason(tmp_path: Path) -> None:
+    run = ablation_run(
+        tmp_path / "run",
+        arms=(ARMS[0], ArmConfig(name="syntax", constraint="syntax")),
+        instances=read_instances("bundled", tasks=("REL-A3", "REL-C1", "REL-C3")),
+    )
+    told = [remark for remark in find(read_evidence([run])).remarks if "syntax" in remark]
+    assert told == [
+        "Arm syntax is left out for REL-A3, REL-C1: its constraint (syntax) means nothing there; "
+        "its mean is over the other tasks and not comparable."
+    ]
+
+
+def test_shortcuts_without_a_model_stand_beside_the_arms(tmp_path: Path) -> None:
+    run = scored_run(tmp_path / "run", [row(n, correct=n < 6) for n in range(10)])
+    publish_baselines(
+        run.path,
+        [
+            BaselineRow("REL-A1", "3x3", "random", bears_on_rule=False, correct=1, n=10),
+            BaselineRow("REL-A1", "3x3", "size", bears_on_rule=False, correct=8, n=10),
+            BaselineRow("REL-A1", "9x9", "size", bears_on_rule=False, correct=4, n=5),
+            BaselineRow("REL-A1", "3x3", "the rule", bears_on_rule=True, correct=10, n=10),
+        ],
+    )
+    findings = find(read_evidence([run]))
+    best = answer_table(findings).rows[-1]
+    assert (best[0], best[-1].value, best[-1].n) == ("best shortcut", 0.8, 15)
+    table = baselines_table(findings)
+    assert [(name, rule, n) for _, name, rule, _, n in table.rows] == [
+        ("the rule", "yes", 10),
+        ("size", "", 15),
+        ("random", "", 10),
+    ]
+    # Two runs on the same instances have the same shortcuts.
+    again = find(read_evidence([run, run]))
+    assert baselines_table(again).rows == table.rows
+
+
+def test_both_verdicts_are_shown_where_gold_was_audited(tmp_path: Path) -> None:
+    rows = [
+        dataclasses.replace(row(n, correct=n < 2), audited_correct=n < 3 or None) for n in range(4)
+    ]
+    (result,) = find(read_evidence([scored_run(tmp_path / "run", rows)])).results
+    assert (result.estimate.value, result.estimate.n) == (0.5, 4)
+    assert result.audited is not None
+    assert (result.audited.value, result.audited.n) == (1.0, 3)
+    assert result.audited_differs == 1
+
+
+def test_what_masked_the_tokens_and_what_compiling_took_is_told_by_arm(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run", num_instances=3)
+    done = [
+        completion(n, backend=backend, compile_s=seconds)
+        for n, (backend, seconds) in enumerate(
+            [("xgrammar", 0.01), ("xgrammar", 0.03), ("guidance", 0.02)]
+        )
+    ]
+    part = run.publish_part(0, done)
+    run.publish_scores(
+        SCORING_VERSION, part, [score_row(n, request_key=f"r{n}-format") for n in range(3)]
+    )
+    findings = find(read_evidence([run]))
+    (effect,) = findings.effects
+    assert effect.backends == ("guidance", "xgrammar")
+    assert effect.compile_ms == pytest.approx(20.0)
+    table = next(table for table in all_tables(findings) if table.name == "effects")
+    shown = dict(zip([c.name for c in table.columns], table.shown(table.rows[0]), strict=True))
+    assert (shown["backend"], shown["compile_ms"]) == ("guidance, xgrammar", "20.00")
+
+
+def test_texts_wait_on_disk_and_come_back_as_they_were(tmp_path: Path) -> None:
+    evidence = read_evidence([ablation_run(tmp_path / "run")])
+    prompts = {question.key: n for n, question in enumerate(evidence.questions)}
+    run = RunFolder.open(tmp_path / "run")
+    for one in run.iter_instances():
+        prompt, _ = evidence.prompt_and_gold(prompts[one.key])
+        assert prompt == clip(one.question, 6_000)
+    replies = sorted(c.reply for c in run.iter_completions())
+    assert sorted(evidence.texts_of(row).reply for row in evidence.rows) == replies
+    with pytest.raises(StoreError, match="cannot keep the texts"):
+        _full_disk().keep("text")
+
+
+def _full_disk() -> Texts:
+    class Full:
+        def seek(self, *_: int) -> int:
+            raise OSError(28, "No space left on device")
+
+    texts = Texts()
+    vars(texts)["_file"] = Full()
+    return texts

@@ -95,11 +95,7 @@ def test_search_finds_a_text_in_any_reply(
 ) -> None:
     page = browser.open(page_path)
     page.evaluate(choose("search", "NOT SURE"))
-    holding = {
-        row.question
-        for row in evidence.rows
-        if row.generation and "not sure" in row.generation.reply
-    }
+    holding = {row.question for row in evidence.rows if "not sure" in evidence.texts_of(row).reply}
     assert holding
     page.wait_for(f"{FOUND} === '{len(holding)} of 26 instances.'")
 
@@ -113,12 +109,11 @@ def test_an_instance_shows_prompt_gold_replies_and_why(
     first = next(n for n, q in enumerate(evidence.questions) if q.task == "REL-C1")
     shown = page.evaluate("[...document.querySelectorAll('#list pre')].map((p) => p.textContent)")
     replies = [
-        row.generation.reply or "(empty)"
+        evidence.texts_of(row).reply or "(empty)"
         for row in evidence.rows
         if row.question == first and row.generation
     ]
-    question = evidence.questions[first]
-    assert shown == [question.text, question.gold, *replies]
+    assert shown == [*evidence.prompt_and_gold(first), *replies]
     why = page.evaluate("document.querySelector('#list .why').textContent")
     assert "Status" in why
 
@@ -185,7 +180,7 @@ def test_100_000_rows_are_paged_filtered_and_searched(
     many = dataclasses.replace(
         evidence,
         questions=tuple(
-            dataclasses.replace(question, id=f"{question.id}-{copy}", text=question.text[:200])
+            dataclasses.replace(question, id=f"{question.id}-{copy}")
             for copy in range(copies)
             for question in evidence.questions
         ),

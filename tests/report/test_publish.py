@@ -64,6 +64,7 @@ def test_tables_are_csv_and_parquet_of_the_same_rows(report: Path) -> None:
         "effects",
         "failures",
         "results",
+        "sets",
         "trends",
     ]
     for name in tables:

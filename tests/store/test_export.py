@@ -43,6 +43,22 @@ def test_rows_have_the_completion_the_instances_words_and_the_score(
     )
 
 
+def test_the_audited_verdict_is_exported_where_it_was_asked_for(
+    run: RunFolder, tmp_path: Path
+) -> None:
+    path = tmp_path / "out.parquet"
+    export_run(run, path)
+    assert [row["audited_correct"] for row in pq.read_table(path).to_pylist()] == [None] * 3
+    score_run(run, audited=True)
+    export_run(run, path)
+    rows = pq.read_table(path).to_pylist()
+    assert [(row["correct"], row["audited_correct"]) for row in rows] == [
+        (True, True),
+        (False, False),
+        (True, True),
+    ]
+
+
 def test_both_formats_hold_the_same(run: RunFolder, tmp_path: Path) -> None:
     assert export_run(run, tmp_path / "out.parquet") == export_run(run, tmp_path / "out.jsonl") == 3
     lines = (tmp_path / "out.jsonl").read_text().splitlines()
