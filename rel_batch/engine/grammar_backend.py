@@ -23,7 +23,7 @@ from collections import OrderedDict
 from typing import Any
 
 from vllm.v1.structured_output import StructuredOutputManager
-from vllm.v1.structured_output.backend_guidance import GuidanceBackend
+from vllm.v1.structured_output.backend_guidance import GuidanceBackend, GuidanceGrammar
 from vllm.v1.structured_output.backend_types import (
     StructuredOutputGrammar,
     StructuredOutputOptions,
@@ -126,8 +126,9 @@ class _Compiler:
     ) -> StructuredOutputGrammar:
         with self._lock:
             if self._guidance is None:
-                num_words = -(-self._num_rows // 32)
-                if -(-len(self._tokenizer) // 32) > num_words:
+                # An engine whose own backend is guidance has bit masks that are wide enough.
+                is_own = self._vllm_config.structured_outputs_config.backend == "guidance"
+                if not is_own and -(-len(self._tokenizer) // 32) > -(-self._num_rows // 32):
                     raise ValueError("guidance masks more tokens than the model has rows")
                 self._guidance = GuidanceBackend(
                     self._vllm_config, tokenizer=self._tokenizer, vocab_size=self._num_rows
@@ -135,10 +136,21 @@ class _Compiler:
             compiled: Any = self._guidance.compile_grammar(
                 kind, text, stop_token_ids=stop_token_ids
             )
-        # vLLM only logs this, and a matcher in error admits nothing but the end.
         if error := compiled.ll_matcher.get_error():
             raise ValueError(error)
-        return compiled
+        return CheckedGuidance(compiled.ll_matcher, compiled.ll_tokenizer, compiled.vocab_size)
+
+
+class CheckedGuidance(GuidanceGrammar):
+    """A grammar of guidance whose errors end the request, and do not pass for its end.
+
+    A matcher in error (it may give up in the middle, when a step takes more work than its limits
+    allow) admits nothing but the end, and vLLM only logs it: a list would be cut short without a
+    word.
+    """
+
+    def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
+        return super().accept_tokens(request_id, tokens) and not self.ll_matcher.is_error()
 
 
 class MachineGrammar(StructuredOutputGrammar):

@@ -4,11 +4,14 @@
 
 A run names its backend: `guidance` or `xgrammar`, which the engine is then started with, or
 `default`, which takes for each constraint the one that measured best (`benchmarks/`), both in one
-engine. What is no grammar goes to our own matcher, whatever the backend. `compile_check` compiles
-a constraint with the run's tokenizer on the CPU, without an engine, so that one which does not
-compile ends as a row's `constraint_rejected` and never as an engine's death.
+engine. What is no grammar goes to our own matcher, whatever the backend, and so does a grammar of
+so much text that a backend would take long to compile it. `compile_check` compiles a constraint
+with the run's tokenizer on the CPU, without an engine, so that one which does not compile ends as
+a row's `constraint_rejected` and never as an engine's death.
 
-Surprising: vLLM changes the parameters that it validates, so each call makes new ones.
+Surprising: vLLM changes the parameters that it validates, so each call makes new ones. Guidance is
+always reached through our plugin, also where it is the engine's own backend: vLLM only logs what
+guidance refuses or gives up, and ends such a reply as if it were whole.
 """
 
 # xgrammar, llguidance and vLLM are only partly typed.
@@ -28,11 +31,13 @@ from rel_batch.constraints import Constraint
 from rel_batch.constraints.dialects import (
     UntranslatableError,
     is_grammar,
+    is_long,
     render_ebnf,
     render_lark,
     render_regex,
 )
 from rel_batch.constraints.encoding import encode
+from rel_batch.constraints.regular import sized
 from rel_batch.constraints.vocabulary import VocabularyError, token_bytes
 from rel_batch.engine.grammar_spec import Carrier, write_spec
 from rel_batch.records import Compiled
@@ -42,9 +47,6 @@ if TYPE_CHECKING:
 
 # What masks the tokens in the end: one of vLLM's backends, or our own machine.
 Matcher = Literal["guidance", "xgrammar", "machine"]
-
-# No row is decoded under a constraint that takes more than this to send along.
-MAX_SPEC_CHARS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def carrier_of(backend: Backend) -> Carrier:
 
 def matcher_of(constraint: Constraint, backend: Backend) -> Matcher:
     """What masks the tokens for `constraint` in a run with `backend`."""
-    if not is_grammar(constraint):
+    if not is_grammar(constraint) or is_long(constraint):
         return "machine"
     if backend != "default":
         return backend
@@ -88,10 +90,10 @@ def structured_outputs_for(
     carrier = carrier_of(backend)
     matcher = matcher_of(constraint, backend)
     if matcher == "machine":
-        payload = {"backend": "machine", "constraint": _encoded(constraint)}
+        payload = {"backend": "machine", "constraint": sized(encode(constraint))}
         return StructuredOutputsParams(grammar=write_spec(payload, carrier))
     grammar = grammar_of(constraint, matcher)
-    if matcher != carrier:
+    if matcher == "guidance":
         payload = {"backend": matcher, "type": grammar.type, "text": grammar.text}
         return StructuredOutputsParams(grammar=write_spec(payload, carrier))
     match grammar.type:
@@ -113,7 +115,7 @@ def compile_check(constraint: Constraint, backend: Backend, tokenizer: Any) -> s
     matcher = matcher_of(constraint, backend)
     try:
         if matcher == "machine":
-            _encoded(constraint)
+            sized(encode(constraint))
             return _vocabulary_problem(tokenizer)
         grammar = grammar_of(constraint, matcher)
     except UntranslatableError as error:
@@ -147,18 +149,11 @@ def compiled_constraints(
 def grammar_of(constraint: Constraint, matcher: Carrier) -> Grammar:
     """The constraint in the words of one of vLLM's backends. Raises UntranslatableError."""
     if constraint.schema is not None and constraint.kind == "json":
-        return Grammar("JSON", constraint.schema)
+        return Grammar("JSON", sized(constraint.schema))
     if constraint.kind == "regex":
         return Grammar("REGEX", render_regex(constraint))
     render = render_lark if matcher == "guidance" else render_ebnf
     return Grammar("GRAMMAR", render(constraint))
-
-
-def _encoded(constraint: Constraint) -> str:
-    text = encode(constraint)
-    if len(text) > MAX_SPEC_CHARS:
-        raise UntranslatableError(f"it takes more than {MAX_SPEC_CHARS:,} characters to write down")
-    return text
 
 
 def _guidance_problem(grammar: Grammar, tokenizer: Any) -> str | None:

@@ -37,7 +37,7 @@ from rel_batch.errors import ConfigError, EngineError, unknown_name
 from rel_batch.records import Completion, Request
 
 # vLLM arguments that the config has a place of its own for, or that this design rules out.
-_OWN_ARGUMENTS: Mapping[str, str] = {
+OWN_ARGUMENTS: Mapping[str, str] = {
     "model": "model.path",
     "tokenizer": "model.tokenizer",
     "revision": "model.revision",
@@ -50,18 +50,30 @@ _OWN_ARGUMENTS: Mapping[str, str] = {
     "seed": "seed",
 }
 _NO_SPECULATION = "speculative decoding is not checked against constraints here"
-_REFUSED_ARGUMENTS: Mapping[str, str] = {
+_NO_PARSER = (
+    "a thought that it never sees closed leaves the reply unconstrained; set an arm's thinking "
+    "instead"
+)
+_OTHER_TOKENS = "it could change a reply after its constraint was applied"
+REFUSED_ARGUMENTS: Mapping[str, str] = {
     "speculative_config": _NO_SPECULATION,
     "spec_method": _NO_SPECULATION,
     "spec_model": _NO_SPECULATION,
     "spec_tokens": _NO_SPECULATION,
-    "reasoning_parser": "a thought that it never sees closed leaves the reply unconstrained; set "
-    "an arm's thinking instead",
+    "reasoning_parser": _NO_PARSER,
+    "reasoning_parser_plugin": _NO_PARSER,
+    "reasoning_config": _NO_PARSER,
+    "diffusion_config": "tokens that are not written in their order cannot be held to a constraint",
+    "watermark_config": _OTHER_TOKENS,
     "data_parallel_size": "one independent engine per GPU group is used instead",
     "generation_config": "sampling is set by the arms alone",
     "override_generation_config": "sampling is set by the arms alone",
     "scheduling_policy": "a request's second call goes before other requests' first",
-    "logits_processors": "they could change a reply after its constraint was applied",
+    "scheduler_cls": "a scheduler of another make may leave constraints out",
+    "logits_processors": _OTHER_TOKENS,
+    "logprobs_mode": "what a constraint overruled is measured by the model's own log-probabilities",
+    "skip_tokenizer_init": "constraints and replies are text",
+    "tokenizer_mode": "constraints are compiled with the checkpoint's own fast tokenizer",
 }
 # Requests added between two steps of the engine: enough to fill a batch, few enough not to stall.
 _ADDED_PER_STEP = 64
@@ -261,10 +273,10 @@ def check_engine_args(engine_args: Mapping[str, Any]) -> None:
 
     known = [field.name for field in dataclasses.fields(EngineArgs)]
     for name in engine_args:
-        if name in _OWN_ARGUMENTS:
-            raise ConfigError(f"engine.engine_args.{name}: set {_OWN_ARGUMENTS[name]} instead")
-        if name in _REFUSED_ARGUMENTS:
-            raise ConfigError(f"engine.engine_args.{name} is refused: {_REFUSED_ARGUMENTS[name]}")
+        if name in OWN_ARGUMENTS:
+            raise ConfigError(f"engine.engine_args.{name}: set {OWN_ARGUMENTS[name]} instead")
+        if name in REFUSED_ARGUMENTS:
+            raise ConfigError(f"engine.engine_args.{name} is refused: {REFUSED_ARGUMENTS[name]}")
         if name not in known:
             raise ConfigError(unknown_name("vLLM argument engine.engine_args", name, known))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import warnings
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -17,13 +19,26 @@ with warnings.catch_warnings():
     import xgrammar
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
+    from vllm.engine.arg_utils import EngineArgs
     from vllm.sampling_params import SamplingParams
     from vllm.v1.structured_output import StructuredOutputManager
     from vllm.v1.structured_output.request import StructuredOutputRequest
 
 from rel_batch import constraint_for, read_instances
 from rel_batch.config import Backend
-from rel_batch.constraints import Constraint, OneOf, Seq, Subset, Text, texts
+from rel_batch.constraints import (
+    Constraint,
+    Kind,
+    OneOf,
+    Rule,
+    Seq,
+    Subset,
+    Text,
+    separated,
+    texts,
+)
+from rel_batch.constraints.dialects import MAX_TEXT_CHARS, UntranslatableError
+from rel_batch.constraints.smiles_grammar import SMILES, SMILES_RULES
 from rel_batch.engine.grammar_spec import TRAP, read_spec, write_spec
 from rel_batch.engine.structured_outputs import (
     carrier_of,
@@ -31,6 +46,7 @@ from rel_batch.engine.structured_outputs import (
     matcher_of,
     structured_outputs_for,
 )
+from rel_batch.errors import ConfigError
 from rel_batch.tasks import TASKS, task_for
 
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
@@ -38,6 +54,7 @@ INSTANCES = list({i.task: i for i in read_instances("bundled")}.values())
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from rel_batch.engine import grammar_backend
+    from rel_batch.engine.vllm import OWN_ARGUMENTS, REFUSED_ARGUMENTS, check_engine_args
 
 TAXA = Constraint("set", OneOf((Text("No"), Seq((Text("Yes: "), Subset(("1", "12", "2"), ", "))))))
 CHOICE = Constraint("format", texts(("<Yes>", "<No>")))
@@ -82,9 +99,48 @@ def test_a_constraint_that_is_no_grammar_goes_to_our_matcher_whatever_the_backen
 def test_a_backend_by_name_decodes_every_grammar_itself() -> None:
     assert matcher_of(CHOICE, "guidance") == "guidance"
     assert matcher_of(CHOICE, "xgrammar") == "xgrammar"
-    params = structured_outputs_for(CHOICE, "guidance")
+    params = structured_outputs_for(CHOICE, "xgrammar")
     assert params is not None
     assert read_spec(params.grammar or "") is None
+
+
+@pytest.mark.parametrize("backend", ["default", "guidance"])
+def test_guidance_is_reached_through_our_plugin_alone(backend: Backend) -> None:
+    """vLLM itself would only log what guidance refuses, and end the reply as if it were whole."""
+    constraint = Constraint("syntax", SMILES, SMILES_RULES)
+    params = structured_outputs_for(constraint, backend)
+    assert params is not None
+    spec = read_spec(params.grammar or "")
+    assert spec is not None
+    assert spec["backend"] == "guidance"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", task_for("REL-B1").constraint_kinds[1:])
+def test_ten_thousand_taxa_are_left_to_our_matcher_by_every_backend(
+    kind: Kind, backend: Backend, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    """Backends take up to 43 s to compile them, and more memory than they are worth."""
+    names = [f'taxon "{i}"' for i in range(10_000)]
+    question = "Is there homoplasy?\n" + "".join(f">{name}\nACGT\n" for name in names)
+    answer = {"label": "yes", "taxa": names[:1]}
+    record = {"task": "REL-B1", "question": question, "answer": answer, "metadata": {}}
+    constraint = constraint_for({"id": "b", **record}, kind)
+    assert matcher_of(constraint, backend) == "machine"
+    assert compile_check(constraint, backend, tokenizer) is None
+
+
+def test_a_list_that_backends_compile_in_a_second_is_left_to_them() -> None:
+    few, many = (
+        Constraint("format", separated(texts(tuple(names)), ", ", 1, None))
+        for names in (
+            [f"{i:010d}" for i in range(MAX_TEXT_CHARS // 10 - 1)],
+            [f"{i:010d}" for i in range(MAX_TEXT_CHARS // 10 + 1)],
+        )
+    )
+    for backend in ("xgrammar", "guidance"):
+        assert matcher_of(few, backend) == backend
+        assert matcher_of(many, backend) == "machine"
 
 
 def test_by_default_both_backends_serve_one_engine() -> None:
@@ -123,12 +179,62 @@ def test_a_spec_without_our_backend_admits_only_the_trap(
     assert not TAXA.matches(TRAP)
 
 
-def test_what_does_not_compile_is_refused_with_a_reason(
-    tokenizer: PreTrainedTokenizerFast,
+HUGE_TEXTS = texts(tuple(f"{i}" + "x" * 100_000 for i in range(100)))  # 10 MB
+HUGE = {
+    "format": Constraint("format", HUGE_TEXTS),
+    "regex": Constraint("regex", HUGE_TEXTS),
+    "json": Constraint("json", HUGE_TEXTS, schema=f'{{"enum":["{"x" * 10_000_000}"]}}'),
+    "json that is short as an expression": Constraint(
+        "json", Text("x"), schema=f'{{"const":"{"x" * 10_000_000}"}}'
+    ),
+    "a set": Constraint("set", Subset(tuple(f"{i}" + "x" * 100_000 for i in range(100)), ",")),
+    "rules": Constraint("syntax", Rule("r"), (("r", HUGE_TEXTS),)),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", HUGE)
+def test_a_constraint_of_10_mb_is_refused_with_a_reason(
+    name: str, backend: Backend, tokenizer: PreTrainedTokenizerFast
 ) -> None:
-    huge = Constraint("format", texts(tuple(f"{i}" + "x" * 100_000 for i in range(100))))
-    for backend in BACKENDS:
-        assert "more than 2,000,000 characters" in (compile_check(huge, backend, tokenizer) or "")
+    problem = compile_check(HUGE[name], backend, tokenizer)
+    assert problem is not None
+    assert "more than 2,000,000 characters" in problem
+    with pytest.raises(UntranslatableError, match="more than 2,000,000 characters"):
+        structured_outputs_for(HUGE[name], backend)
+
+
+# ── What vLLM would ignore, or do behind a constraint ───────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED_ARGUMENTS))
+def test_an_argument_that_goes_past_constraints_is_refused_with_its_reason(name: str) -> None:
+    assert name in {field.name for field in dataclasses.fields(EngineArgs)}
+    with pytest.raises(ConfigError, match=re.escape(REFUSED_ARGUMENTS[name])):
+        check_engine_args({name: "anything"})
+
+
+@pytest.mark.parametrize("name", sorted(OWN_ARGUMENTS))
+def test_an_argument_with_a_setting_of_its_own_is_refused_with_its_place(name: str) -> None:
+    assert name in {field.name for field in dataclasses.fields(EngineArgs)}
+    with pytest.raises(ConfigError, match=rf"set {re.escape(OWN_ARGUMENTS[name])} instead"):
+        check_engine_args({name: "anything"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    # What decides which backend, scheduler, sampler or tokenizer a constraint meets.
+    [
+        "scheduling_policy", "scheduler_cls", "speculative_config", "spec_method",
+        "reasoning_parser", "reasoning_parser_plugin", "structured_outputs_config",
+        "logits_processors", "generation_config", "override_generation_config",
+        "logprobs_mode", "skip_tokenizer_init", "tokenizer_mode", "diffusion_config",
+        "watermark_config",
+    ],
+)  # fmt: skip
+def test_nothing_that_vllm_ignores_beside_a_constraint_gets_through(name: str) -> None:
+    with pytest.raises(ConfigError):
+        check_engine_args({name: "anything"})
 
 
 # ── The hook ────────────────────────────────────────────────────────────────────────────────
@@ -145,7 +251,9 @@ def create(tokenizer: PreTrainedTokenizerFast) -> Iterator[Any]:
         vllm_config=SimpleNamespace(
             model_config=model,
             structured_outputs_config=SimpleNamespace(
-                disable_any_whitespace=True, disable_additional_properties=False
+                backend="xgrammar",
+                disable_any_whitespace=True,
+                disable_additional_properties=False,
             ),
         ),
         tokenizer=tokenizer,
@@ -220,6 +328,27 @@ def test_tokens_of_a_thought_are_taken_off_what_is_left(
         grammar, request = create(long_or_short, "guidance", max_tokens=100)
         request.num_output_tokens = spent
         assert ("y" in texts_admitted(grammar, tokenizer)) == admits_long
+
+
+def test_an_error_of_guidance_is_not_the_end_of_a_reply(
+    create: Any, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    """In error it admits nothing but the end, which for a list of lines is a whole reply."""
+    import llguidance
+
+    lines = Constraint("syntax", separated(Rule("r"), "\n", 1, None), (("r", Text("<smiles>")),))
+    grammar, _ = create(lines, "guidance")
+    ids = tokenizer.encode("<smiles>", add_special_tokens=False)
+    assert grammar.accept_tokens("r", ids)
+    limits = llguidance.LLParserLimits(max_items_in_row=1)
+    given_up = llguidance.LLMatcher(
+        grammar.ll_tokenizer, 'start: ("a" | b)*\nb: "x" b?', log_level=0, limits=limits
+    )
+    given_up.consume_token(tokenizer.encode("x", add_special_tokens=False)[0])
+    assert given_up.is_error()
+    grammar.ll_matcher = given_up
+    assert texts_admitted(grammar, tokenizer) == {"</s>"}
+    assert not grammar.accept_tokens("r", [tokenizer.eos_token_id])
 
 
 def test_requests_with_equal_constraints_share_one(create: Any) -> None:
