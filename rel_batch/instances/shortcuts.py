@@ -17,11 +17,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import combinations
+from functools import lru_cache
 from math import isqrt
 from random import Random
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
 Record = Mapping[str, Any]
 Panel = tuple[float, ...]
 
@@ -173,55 +177,73 @@ def _algebra(task: str) -> tuple[Shortcut, ...]:
 
 
 # Columns that unrelated sequences rarely share in a row, and the identity they stay below.
-_CONSPICUOUS_RUN, _UNLIKE = 10, 0.5
+_CONSPICUOUS_RUN, _UNLIKE = 9, 0.5
 
 _SEQUENCE = re.compile(r"^[ \t]*>(\S+)\s+([ACGTacgt]+)[ \t]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Every pair of an alignment's sequences, in their order.
+
+    `lengths` and `starts` are of the longest run of columns in which the two agree, the first of
+    equally long ones; `alike` and `columns` count columns that agree, and columns that both have.
+    """
+
+    sequences: Mapping[str, str]
+    first: Ints
+    second: Ints
+    lengths: Ints
+    starts: Ints
+    alike: Ints
+    columns: Ints
+
+
+# Both shortcuts read the same alignment one after the other.
+@lru_cache(maxsize=1)
+def _compare_sequences(question: str) -> _Pairs:
+    sequences: dict[str, str] = dict(_SEQUENCE.findall(question))
+    sizes = np.array([len(sequence) for sequence in sequences.values()])
+    # What a shorter sequence lacks is like nothing.
+    rows = np.repeat(-np.arange(1, len(sizes) + 1)[:, None], max(sizes), axis=1)
+    for row, sequence in zip(rows, sequences.values(), strict=True):
+        row[: len(sequence)] = np.frombuffer(sequence.encode(), np.uint8)
+    first, second = np.triu_indices(len(sizes), 1)
+    run, lengths, starts, alike = (np.zeros(len(first), np.int64) for _ in range(4))
+    for column, letters in enumerate(rows.T):
+        same = letters[first] == letters[second]
+        run = (run + 1) * same
+        longer = run > lengths
+        lengths[longer] = run[longer]
+        starts[longer] = column + 1 - run[longer]
+        alike += same
+    columns = np.minimum(sizes[first], sizes[second])
+    return _Pairs(sequences, first, second, lengths, starts, alike, columns)
 
 
 def _longest_run(record: Record, rng: Random) -> str:
     """The taxa that share the longest run of identical columns, as if that were homoplasy."""
     del rng
-    sequences: dict[str, str] = dict(_SEQUENCE.findall(record["question"]))
-    runs = {
-        pair: _shared_run(sequences[pair[0]], sequences[pair[1]])
-        for pair in combinations(sequences, 2)
-    }
-    (first, second), (length, start) = max(runs.items(), key=lambda item: item[1][0])
-    run = sequences[first][start : start + length]
-    taxa = [name for name, sequence in sequences.items() if sequence[start:].startswith(run)]
-    return "Yes: " + ", ".join(taxa or [first, second])
+    pairs = _compare_sequences(record["question"])
+    longest = int(np.argmax(pairs.lengths))
+    start, length = int(pairs.starts[longest]), int(pairs.lengths[longest])
+    names = list(pairs.sequences)
+    run = pairs.sequences[names[pairs.first[longest]]][start : start + length]
+    taxa = [name for name in names if pairs.sequences[name].startswith(run, start)]
+    return "Yes: " + ", ".join(taxa)
 
 
 def _unlike_run(record: Record, rng: Random) -> str:
     """The same among sequences that are unlike elsewhere: their likeness stands for the tree."""
     del rng
-    sequences: dict[str, str] = dict(_SEQUENCE.findall(record["question"]))
-    longest = _CONSPICUOUS_RUN - 1
-    found: set[str] = set()
-    for first, second in combinations(sequences, 2):
-        length, start = _shared_run(sequences[first], sequences[second])
-        rest = [
-            a == b
-            for i, (a, b) in enumerate(zip(sequences[first], sequences[second], strict=False))
-            if not start <= i < start + length
-        ]
-        if sum(rest) < _UNLIKE * len(rest):
-            if length > longest:
-                longest = length
-                found.clear()
-            if length == longest:
-                found |= {first, second}
-    return "Yes: " + ", ".join(name for name in sequences if name in found) if found else "No"
-
-
-def _shared_run(one: str, other: str) -> tuple[int, int]:
-    """Length and start of the longest run of columns in which two sequences agree."""
-    best, start, run = 0, 0, 0
-    for i, (a, b) in enumerate(zip(one, other, strict=False)):
-        run = run + 1 if a == b else 0
-        if run > best:
-            best, start = run, i - run + 1
-    return best, start
+    pairs = _compare_sequences(record["question"])
+    unlike = pairs.alike - pairs.lengths < _UNLIKE * (pairs.columns - pairs.lengths)
+    lengths = np.where(unlike, pairs.lengths, 0)
+    if max(lengths) < _CONSPICUOUS_RUN:
+        return "No"
+    longest = lengths == max(lengths)
+    found = {*pairs.first[longest], *pairs.second[longest]}
+    return "Yes: " + ", ".join(name for i, name in enumerate(pairs.sequences) if i in found)
 
 
 _MOLECULE = re.compile(r"^\d+\. (\S+)$", re.MULTILINE)
