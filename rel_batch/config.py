@@ -121,10 +121,15 @@ class EngineConfig(_Section):
     cpu_kv_cache_gib: PositiveInt = 4
     # Any other argument of vLLM's engine, under its own name.
     engine_args: Mapping[str, Any] = {}
+    # Replies that are the same whatever else is in the batch, at some cost in speed (vLLM's
+    # VLLM_BATCH_INVARIANT; on GPUs that it knows).
+    batch_invariant: bool = False
     # What the fake engine replies: the reference reply, nothing, or a script file.
     fake_replies: Literal["oracle", "mute", "scripted"] = "oracle"
     # For `scripted`: JSON Lines of {"instance": key or id, "reply": text, "finish_reason": ...}.
     fake_script: str | None = None
+    # Whether the fake engine replies from a process of its own, as vLLM does, which can be killed.
+    fake_process: bool = False
 
     @model_validator(mode="after")
     def _script_goes_with_scripted(self) -> Self:

@@ -1,9 +1,10 @@
 """What a run will generate: every request, its key and its chunk.
 
 The plan is a function of the config and the instances alone; how many workers there are is no
-part of it. Requests of one instance stay next to each other, so that arms that share a prompt
-share its KV cache; chunks are cut by estimated cost, costliest first, so that the last chunks to
-finish are small.
+part of it. Requests of one instance stay next to each other, and so do instances whose prompts
+begin alike for half of their length, so that they share its KV cache. Chunks are cut by estimated
+cost, costliest first, each a small share of what is left: so any number of workers up to about a
+thousand ends at about the same time, and a finished plan has some thousand chunks at most.
 
     key = hash(instance key, prompt token ids, model commit, arm, sample, run seed)
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rel_batch.config import ArmConfig
@@ -28,9 +29,13 @@ from rel_batch.tasks import task_for
 from rel_batch.thoughts import Thinking
 from rel_batch.variants import Asked, Variants
 
-# In prompt tokens: what a generated token costs, and how much work one chunk holds.
-_COST_OF_OUTPUT_TOKEN = 8
-_CHUNK_COST = 400_000
+# Costs are in prompt tokens: what a generated token costs, and what a chunk holds.
+COST_OF_OUTPUT_TOKEN = 8
+_CHUNK_OF_REST = 1 / 2048
+_CHUNK_OF_ALL = 1 / 32768
+_LEAST_CHUNK_COST = 4_000
+# Beginnings shorter than this are not worth keeping prompts together for.
+_LEAST_SHARED_TOKENS = 1024
 _RENDER_BATCH = 64
 # Without a constraint a model explains itself first; cut at a bare label's length, it would
 # count as truncated whatever it was about to answer.
@@ -70,11 +75,10 @@ def plan_requests(
     it, or there are too few instances for an arm's worked examples.
     """
     left_out: dict[tuple[str, str], set[str]] = {}
-    groups: list[tuple[int, list[PlannedRequest]]] = []
+    groups: list[_Group] = []
     reserved = {arm.name: _num_reserved_tokens(arm, renderer) for arm in arms}
     for instance, prompts in _rendered(instances, arms, renderer):
         group: list[PlannedRequest] = []
-        cost = 0
         task = task_for(instance.task)
         for arm, prompt in zip(arms, prompts, strict=True):
             if prompt is None:
@@ -88,8 +92,6 @@ def plan_requests(
                 left_out.setdefault((arm.name, why), set()).add(instance.task)
                 continue
             prompt_digest = hashlib.sha256(array("q", prompt).tobytes()).hexdigest()
-            # Arms that share a prompt share its cost.
-            cost = max(cost, len(prompt))
             for sample in range(arm.samples):
                 key = _digest(
                     instance.key, prompt_digest, model_commit, _arm_identity(arm), sample, seed
@@ -110,11 +112,9 @@ def plan_requests(
                         num_reserved_tokens=reserved[arm.name],
                     )
                 )
-                # Thoughts come nearer to their bound than replies to theirs.
-                expected = max_tokens // 4 + arm.thought_tokens // 2
-                cost += expected * _COST_OF_OUTPUT_TOKEN
         if group:
-            groups.append((cost, group))
+            longest = max((prompt for prompt in prompts if prompt), key=len)
+            groups.append(_Group(tuple(group), cost_of(group), *_beginning(longest)))
     requests = tuple(_in_chunks(groups))
     return Plan(
         requests=requests,
@@ -135,6 +135,68 @@ def plan_requests(
     )
 
 
+class Materialiser:
+    """Gives planned requests their prompts and constraints, best in the order of the plan."""
+
+    def __init__(
+        self,
+        instances: Mapping[str, Instance],
+        arms: Iterable[ArmConfig],
+        renderer: PromptRenderer,
+        compile_constraint: Callable[[Constraint], Compiled | None],
+    ) -> None:
+        """`instances` are all of the run's, as worked examples are drawn from them;
+        `compile_constraint` is asked once for each constraint, just before it is needed."""
+        self._instances = instances
+        self._arms = {arm.name: arm for arm in arms}
+        self._renderer = renderer
+        self._compile = compile_constraint
+        self._variants = Variants(instances.values())
+        self._thinking = {arm.name: thinking_of(arm, renderer) for arm in self._arms.values()}
+        self._last_key = ""
+        self._prompts: dict[Asked, tuple[int, ...]] = {}
+        self._constraints: dict[str, tuple[Constraint, Compiled | None]] = {}
+
+    def __call__(self, planned: PlannedRequest) -> Request:
+        """The request with all that an engine needs."""
+        instance, arm = self._instances[planned.instance_key], self._arms[planned.arm]
+        if planned.instance_key != self._last_key:
+            self._last_key = planned.instance_key
+            self._prompts.clear()
+        asked = self._variants.asked(instance, arm)
+        if asked not in self._prompts:
+            self._prompts |= _prompts_of([asked], self._renderer)
+        constraint, compiled = self._constraint_of(planned, instance, arm)
+        options: tuple[str, ...] = ()
+        if arm.decoding == "likelihood" or arm.measure_distortion:
+            options = options_of(constraint) or ()
+        return Request(
+            planned=planned,
+            prompt_token_ids=self._prompts[asked],
+            constraint=constraint,
+            temperature=arm.temperature,
+            top_p=arm.top_p,
+            thinking=self._thinking[arm.name],
+            markers=self._renderer.markers,
+            thought_opened=self._renderer.thought_state(think=asked.think) == "open",
+            options=tuple((option, self._renderer.continuation_ids(option)) for option in options),
+            decoding=arm.decoding,
+            measure_distortion=arm.measure_distortion,
+            compiled=compiled,
+        )
+
+    def _constraint_of(
+        self, planned: PlannedRequest, instance: Instance, arm: ArmConfig
+    ) -> tuple[Constraint, Compiled | None]:
+        digest = planned.constraint_digest
+        if digest not in self._constraints:
+            if len(self._constraints) > 1024:
+                self._constraints.clear()
+            constraint = task_for(instance.task).constraint(instance, arm.constraint)
+            self._constraints[digest] = constraint, self._compile(constraint)
+        return self._constraints[digest]
+
+
 def materialise(
     planned: Iterable[PlannedRequest],
     instances: Mapping[str, Instance],
@@ -144,46 +206,12 @@ def materialise(
 ) -> Iterator[Request]:
     """Planned requests with their prompts and constraints, lazily and in order.
 
-    `instances` are all of the run's, as worked examples are drawn from them; `compiled` says by its
-    digest how each constraint compiled.
+    `compiled` says by its digest how each constraint compiled.
     """
-    last_key = ""
-    variants = Variants(instances.values())
-    prompts: dict[Asked, tuple[int, ...]] = {}
-    constraints: dict[str, Constraint] = {}
-    thinking = {arm.name: thinking_of(arm, renderer) for arm in arms.values()}
-    for request in planned:
-        instance = instances[request.instance_key]
-        if request.instance_key != last_key:
-            last_key = request.instance_key
-            prompts.clear()
-        arm = arms[request.arm]
-        asked = variants.asked(instance, arm)
-        if asked not in prompts:
-            prompts |= _prompts_of([asked], renderer)
-        constraint = constraints.get(request.constraint_digest)
-        if constraint is None:
-            if len(constraints) > 1024:
-                constraints.clear()
-            constraint = task_for(instance.task).constraint(instance, arm.constraint)
-            constraints[request.constraint_digest] = constraint
-        options: tuple[str, ...] = ()
-        if arm.decoding == "likelihood" or arm.measure_distortion:
-            options = options_of(constraint) or ()
-        yield Request(
-            planned=request,
-            prompt_token_ids=prompts[asked],
-            constraint=constraint,
-            temperature=arm.temperature,
-            top_p=arm.top_p,
-            thinking=thinking[arm.name],
-            markers=renderer.markers,
-            thought_opened=renderer.thought_state(think=asked.think) == "open",
-            options=tuple((option, renderer.continuation_ids(option)) for option in options),
-            decoding=arm.decoding,
-            measure_distortion=arm.measure_distortion,
-            compiled=compiled.get(request.constraint_digest),
-        )
+    given = Materialiser(
+        instances, arms.values(), renderer, lambda constraint: compiled.get(constraint.digest)
+    )
+    return map(given, planned)
 
 
 def thinking_of(arm: ArmConfig, renderer: PromptRenderer) -> Thinking | None:
@@ -257,16 +285,88 @@ def _digest(*parts: object) -> str:
     return hashlib.sha256("\0".join(str(part) for part in parts).encode()).hexdigest()
 
 
-def _in_chunks(groups: list[tuple[int, list[PlannedRequest]]]) -> Iterator[PlannedRequest]:
-    # Sorting is stable, and the key breaks ties, so that the order of the files is no part of it.
-    groups = sorted(groups, key=lambda group: (-group[0], group[1][0].key))
+# Chunks.
+
+
+def cost_of(requests: Iterable[PlannedRequest]) -> int:
+    """What requests of one instance are expected to cost, in prompt tokens.
+
+    Requests that share a prompt share its cost.
+    """
+    prompts: set[int] = set()
+    cost = 0
+    for request in requests:
+        prompt = request.num_prompt_tokens
+        new = 0 if prompt in prompts else prompt
+        cost += expected_cost(new, request.max_tokens, request.num_reserved_tokens)
+        prompts.add(prompt)
+    return cost
+
+
+def expected_cost(num_new_prompt_tokens: int, max_tokens: int, num_reserved_tokens: int) -> int:
+    """What a request is expected to cost, in prompt tokens; a cached prompt costs nothing."""
+    # Thoughts come nearer to their bound than replies to theirs.
+    output = max_tokens // 4 + num_reserved_tokens // 2
+    return num_new_prompt_tokens + output * COST_OF_OUTPUT_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Requests that stay together: those of one instance.
+
+    `beginning` stands for the first `num_shared_tokens` of its longest prompt.
+    """
+
+    requests: tuple[PlannedRequest, ...]
+    cost: int
+    beginning: str
+    num_shared_tokens: int
+
+
+def _beginning(prompt: tuple[int, ...]) -> tuple[str, int]:
+    """A digest of at least the first half of a prompt, and its length; ("", 0) for a short one."""
+    length = 1 << max(len(prompt).bit_length() - 1, 0)
+    if length < _LEAST_SHARED_TOKENS:
+        return "", 0
+    return hashlib.sha256(array("q", prompt[:length]).tobytes()).hexdigest(), length
+
+
+def _in_chunks(groups: Iterable[_Group]) -> Iterator[PlannedRequest]:
+    # The key breaks ties, so that the order of the files is no part of the plan.
+    groups = sorted(groups, key=lambda group: (-group.cost, group.requests[0].key))
+    rest = total = sum(group.cost for group in groups)
+    units = sorted(
+        _units(groups, total * _CHUNK_OF_REST),
+        key=lambda unit: (-unit[0], unit[1][0].requests[0].key),
+    )
     chunk, filled = 0, 0
-    for cost, group in groups:
-        if filled and filled + cost > _CHUNK_COST:
-            chunk, filled = chunk + 1, 0
+    for cost, unit in units:
+        size = max(rest * _CHUNK_OF_REST, total * _CHUNK_OF_ALL, _LEAST_CHUNK_COST)
+        if filled and filled + cost > size:
+            chunk, filled, rest = chunk + 1, 0, rest - filled
         filled += cost
-        for request in group:
-            yield PlannedRequest(**{name: getattr(request, name) for name in _FIELDS}, chunk=chunk)
+        for group in unit:
+            for request in group.requests:
+                fields = {name: getattr(request, name) for name in _FIELDS}
+                yield PlannedRequest(**fields, chunk=chunk)
+
+
+def _units(groups: Iterable[_Group], most: float) -> Iterator[tuple[int, list[_Group]]]:
+    """Groups whose prompts begin alike, together up to a cost of `most`, and the others alone."""
+    families: dict[str, list[_Group]] = {}
+    for group in groups:
+        families.setdefault(group.beginning or group.requests[0].key, []).append(group)
+    for family in families.values():
+        unit: list[_Group] = []
+        cost = 0
+        for group in family:
+            added = group.cost - (group.num_shared_tokens if unit else 0)
+            if unit and cost + added > most:
+                yield cost, unit
+                unit, cost, added = [], 0, group.cost
+            unit.append(group)
+            cost += added
+        yield cost, unit
 
 
 _FIELDS = tuple(name for name in PlannedRequest.__dataclass_fields__ if name != "chunk")

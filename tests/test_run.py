@@ -171,12 +171,13 @@ def test_an_interrupt_keeps_finished_rows_and_leaves_no_process(
         start_new_session=True,
     ) as process:
         assert process.stderr is not None
-        while "engine ready" not in process.stderr.readline():
-            pass
+        while "engine ready" not in (line := process.stderr.readline()):
+            assert line, "the run ended before its engine was ready"
         time.sleep(1.0)
         os.killpg(process.pid, signal.SIGINT)
         told = process.stderr.read()
-        assert process.wait(timeout=120) == 130
+        assert process.wait(timeout=120) == 7
+        assert "stopped by SIGINT" in told
         assert "run the same command" in told
     assert len(rows(tmp_path / "outputs" / "test")) >= 1
     assert group_is_gone(process.pid, within_s=60)

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rel_batch.cli.data import baselines, data
+from rel_batch.cli.running import (
+    ConfigPath,
+    Overrides,
+    RunPath,
+    SkipBad,
+    join,
+    print_table,
+    read_settings,
+    run,
+)
 
 app = typer.Typer(
     name="rel-batch",
@@ -20,53 +30,13 @@ app = typer.Typer(
 
 app.add_typer(data, name="data")
 app.command()(baselines)
+app.command()(run)
+app.command()(join)
 
-ConfigPath = Annotated[Path, typer.Argument(help="YAML file that describes the run.")]
-RunPath = Annotated[Path, typer.Argument(help="Run folder, for example outputs/quickstart.")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override one value; may be repeated."),
-]
 Baseline = Annotated[
     str | None,
     typer.Option("--baseline", metavar="ARM", help="Compare the other arms with this one."),
 ]
-SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out bad lines, count and list them.")
-]
-
-
-@app.command()
-def run(
-    config: ConfigPath,
-    set_: Overrides = None,
-    skip_bad: SkipBad = False,
-    output_dir: Annotated[
-        str | None, typer.Option("-o", "--output-dir", help="Parent of the run folder.")
-    ] = None,
-) -> None:
-    """Run a config: generate what is missing, score it, and print the table."""
-    from rel_batch.cli.progress import terminal_progress
-    from rel_batch.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED
-    from rel_batch.launch.local import run_locally
-
-    overrides = list(set_ or [])
-    if output_dir is not None:
-        overrides.append(f"output_dir={output_dir}")
-    settings = _config(config, overrides, skip_bad=skip_bad)
-    try:
-        outcome = run_locally(settings, terminal_progress())
-    except KeyboardInterrupt:
-        typer.echo("interrupted; finished rows are kept: run the same command to go on", err=True)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    _print_table(outcome.run)
-    if outcome.num_missing:
-        typer.echo(
-            f"incomplete: {outcome.num_missing} requests have no row yet; run the same command",
-            err=True,
-        )
-        raise typer.Exit(EXIT_INCOMPLETE)
-
 
 @app.command()
 def check(config: ConfigPath, set_: Overrides = None, skip_bad: SkipBad = False) -> None:
@@ -75,7 +45,7 @@ def check(config: ConfigPath, set_: Overrides = None, skip_bad: SkipBad = False)
     from rel_batch.errors import EngineError
     from rel_batch.launch.prepare import prepare
 
-    prepared = prepare(_config(config, list(set_ or []), skip_bad=skip_bad))
+    prepared = prepare(read_settings(config, list(set_ or []), skip_bad=skip_bad))
     rejected = prepared.rejected_constraints()
     print_check(prepared, rejected)
     if rejected:
@@ -102,7 +72,7 @@ def score(
 
     folder = RunFolder.open(run)
     score_run(folder, overlap=overlap, audited=audited)
-    _print_table(folder)
+    print_table(folder)
 
 
 @app.command()
@@ -129,7 +99,7 @@ def report(
 
             typer.echo(to_json(summarise(folder)))
         else:
-            _print_table(folder)
+            print_table(folder)
 
 
 @app.command()
@@ -191,20 +161,3 @@ def _options(  # pyright: ignore[reportUnusedFunction]
     ] = False,
 ) -> None:
     del version
-
-
-def _config(path: Path, overrides: list[str], *, skip_bad: bool) -> Any:
-    from rel_batch.config import read_config
-
-    if skip_bad:
-        overrides = [*overrides, "instances.skip_bad=true"]
-    return read_config(path, overrides)
-
-
-def _print_table(folder: Any) -> None:
-    from rich.console import Console
-
-    from rel_batch.report import render_table, summarise
-
-    console = Console()
-    console.print(render_table(summarise(folder), width=console.width))

@@ -9,7 +9,7 @@ from collections import Counter
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from rel_batch.launch.local import Progress as RunProgress
+from rel_batch.launch.progress import Progress as RunProgress
 from rel_batch.records import Completion
 from rel_batch.scoring import PartTally
 

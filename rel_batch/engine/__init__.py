@@ -5,8 +5,10 @@
             ...
 
 `generate` pulls requests lazily, keeps at most `max_in_flight` of them unfinished, and yields
-each completion as it finishes, in no fixed order. Every request that was pulled is yielded
-exactly once, unless the engine dies (EngineError) or the caller closes the generator.
+each completion as it finishes, in no fixed order. A None among the requests means that there is
+nothing at the moment: the engine goes on with what it has and asks again. Every request that was
+pulled is yielded exactly once, unless the engine dies (EngineDiedError) or the caller closes the
+generator.
 
 Surprising: nothing here imports vllm or torch; `engine/vllm.py` does, when it is loaded.
 """
@@ -18,14 +20,28 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from rel_batch.constraints import Constraint
+from rel_batch.errors import EngineError
 from rel_batch.records import Completion, Request, Status
+
+
+class EngineDiedError(EngineError):
+    """The engine is gone, with all that was in it; another one may do better."""
+
+
+class EngineMemoryError(EngineError):
+    """There is too little memory to start the engine as asked.
+
+    `device_is_shared` says that another program holds what is missing.
+    """
+
+    device_is_shared = False
 
 
 class Engine(Protocol):
     """Generates completions. A context manager: `close` leaves no process or thread behind."""
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
-        """Completions as they finish. Raises EngineError when the engine dies."""
+    def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
+        """Completions as they finish. Raises EngineDiedError when the engine dies."""
         ...
 
     def close(self) -> None: ...

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
+from rel_batch.engine import EngineDiedError
 from rel_batch.engine.calls import Answer, Call, TokenScore
 from rel_batch.engine.steps import request_steps
 from rel_batch.errors import ConfigError, DataError
@@ -32,13 +33,14 @@ from rel_batch.tasks import task_for
 class FakeReply:
     """What the fake model says; `finish_reason` None is "stop", or "length" where it is cut.
 
-    `thought` is what it thinks first, where it is asked to.
+    `thought` is what it thinks first, where it is asked to; `dies` ends the engine instead.
     """
 
     text: str
     finish_reason: str | None = None
     delay_s: float = 0.0
     thought: str = ""
+    dies: bool = False
 
 
 Replies = Callable[[Request], FakeReply]
@@ -47,12 +49,20 @@ Replies = Callable[[Request], FakeReply]
 class FakeEngine:
     """Replies at once, one request at a time."""
 
-    def __init__(self, replies: Replies) -> None:
+    def __init__(self, replies: Replies, on_death: Callable[[], None] | None = None) -> None:
+        """`on_death` is called when a reply ends the engine."""
         self._replies = replies
+        self._on_death = on_death
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
+    def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
         for request in requests:
+            if request is None:
+                continue
             reply = self._replies(request)
+            if reply.dies:
+                if self._on_death is not None:
+                    self._on_death()
+                raise EngineDiedError("the fake engine died, as its script says")
             steps = request_steps(request, _decode)
             call = next(steps)
             while True:
@@ -167,7 +177,7 @@ def mute_replies() -> Replies:
 def scripted_replies(script: Path, instances: Mapping[str, Instance]) -> Replies:
     """Replies from lines of {"instance": key or id, "reply": text, ...}.
 
-    A line may also hold "thought", "finish_reason" and "delay_s".
+    A line may also hold "thought", "finish_reason", "delay_s" and "dies".
 
     Raises ConfigError if the file cannot be read, DataError for a bad line or, on use, for an
     instance without a line.
@@ -187,6 +197,7 @@ def scripted_replies(script: Path, instances: Mapping[str, Instance]) -> Replies
                 entry.get("finish_reason"),
                 float(entry.get("delay_s", 0.0)),
                 str(entry.get("thought", "")),
+                bool(entry.get("dies", False)),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(

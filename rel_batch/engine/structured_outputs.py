@@ -128,22 +128,35 @@ def compile_check(constraint: Constraint, backend: Backend, tokenizer: Any) -> s
     return f"{matcher}: {problem}" if problem else None
 
 
+class ConstraintCompiler:
+    """Says how constraints compile for one backend and tokenizer, one after another."""
+
+    def __init__(self, backend: Backend, tokenizer: Any) -> None:
+        self._backend: Backend = backend
+        self._tokenizer = tokenizer
+        self._ready: set[Matcher] = set()
+
+    def __call__(self, constraint: Constraint) -> Compiled | None:
+        """How `constraint` compiles; None where there is nothing to compile."""
+        if constraint.expression is None:
+            return None
+        matcher = matcher_of(constraint, self._backend)
+        if matcher not in self._ready:
+            # The first of its kind also reads the vocabulary, which is no cost of the constraint.
+            self._ready.add(matcher)
+            compile_check(constraint, self._backend, self._tokenizer)
+        started = time.perf_counter()
+        problem = compile_check(constraint, self._backend, self._tokenizer)
+        return Compiled(matcher, time.perf_counter() - started, problem)
+
+
 def compiled_constraints(
     constraints: Iterable[Constraint], backend: Backend, tokenizer: Any
 ) -> dict[str, Compiled]:
-    """How each constraint compiles, by its digest."""
-    compiled: dict[str, Compiled] = {}
-    ready: set[Matcher] = set()
-    for constraint in constraints:
-        matcher = matcher_of(constraint, backend)
-        if matcher not in ready:
-            # The first of its kind also reads the vocabulary, which is no cost of the constraint.
-            ready.add(matcher)
-            compile_check(constraint, backend, tokenizer)
-        started = time.perf_counter()
-        problem = compile_check(constraint, backend, tokenizer)
-        compiled[constraint.digest] = Compiled(matcher, time.perf_counter() - started, problem)
-    return compiled
+    """How each constraint compiles, by its digest; `none` is left out."""
+    compiler = ConstraintCompiler(backend, tokenizer)
+    compiled = {constraint.digest: compiler(constraint) for constraint in constraints}
+    return {digest: each for digest, each in compiled.items() if each is not None}
 
 
 def grammar_of(constraint: Constraint, matcher: Carrier) -> Grammar:

@@ -17,11 +17,13 @@ the end-of-sequence ids is taken from the checkpoint's generation config.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
+import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +31,7 @@ from typing import Any, Self
 
 from rel_batch.checkpoint import Checkpoint
 from rel_batch.config import Backend, EngineConfig, ModelConfig
-from rel_batch.engine import failed_completion
+from rel_batch.engine import EngineDiedError, EngineMemoryError, failed_completion
 from rel_batch.engine.calls import Answer, Call, TokenScore
 from rel_batch.engine.process import become_parent, output_to
 from rel_batch.engine.steps import Steps, request_steps
@@ -80,6 +82,10 @@ _ADDED_PER_STEP = 64
 _SHUTDOWN_S = 30.0
 
 
+class _UndecodableError(Exception):
+    """The tokenizer cannot write what the model has drawn."""
+
+
 class VllmEngine:
     """One vLLM engine with its child processes."""
 
@@ -102,6 +108,8 @@ class VllmEngine:
         self._backend: Backend = settings.backend
         self._log_file = log_file
         self._is_whitespace: dict[int, bool] = {}
+        self._num_calls = 0
+        log_start = log_file.stat().st_size if log_file.exists() else 0
         _prepare_environment(settings)
         try:
             with output_to(log_file):
@@ -112,15 +120,14 @@ class VllmEngine:
         except (ConfigError, KeyboardInterrupt):
             raise
         except Exception as error:  # whatever vLLM, torch or a checkpoint's code raise
-            raise EngineError(
+            raise start_error(
                 f"vLLM could not start with {checkpoint.name}: {_first_line(error)}",
+                f"{error}\n{_read_end(log_file, log_start)}",
                 hint=f"its whole output is in {log_file}",
             ) from error
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
+    def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
         """See `Engine.generate`."""
-        from vllm.v1.engine.exceptions import EngineDeadError
-
         core = self._llm.llm_engine
         in_flight: dict[str, _Running] = {}
         source = iter(requests)
@@ -131,9 +138,12 @@ class VllmEngine:
                 while not exhausted and added < _ADDED_PER_STEP:
                     if len(in_flight) >= self._max_in_flight:
                         break
-                    request = next(source, None)
-                    if request is None:
+                    try:
+                        request = next(source)
+                    except StopIteration:
                         exhausted = True
+                        break
+                    if request is None:
                         break
                     running = _Running(request, request_steps(request, self._decode))
                     refusal = self._go_on(running, None, in_flight)
@@ -145,21 +155,29 @@ class VllmEngine:
                     if exhausted:
                         return
                     continue
-                for output in core.step():
+                with self._deaths_named():
+                    outputs = core.step()
+                for output in outputs:
                     if output.finished:
                         running = in_flight.pop(output.request_id)
                         done = self._go_on(running, output, in_flight)
                         if done is not None:
                             yield done
-        except EngineDeadError as error:
-            raise EngineError(
-                f"vLLM's engine died with {len(in_flight)} requests in flight",
-                hint=f"its whole output is in {self._log_file}; finished rows are kept, and the "
-                "same command goes on from there",
-            ) from error
         finally:
             if in_flight:
                 _abort(core, list(in_flight))
+
+    @contextlib.contextmanager
+    def _deaths_named(self) -> Generator[None]:
+        """Whatever the engine raises ends it: what it did to other requests is not known."""
+        try:
+            yield
+        except Exception as error:
+            raise EngineDiedError(
+                f"vLLM's engine died: {_first_line(error)}",
+                hint=f"its whole output is in {self._log_file}; finished rows are kept, and the "
+                "same command goes on from there",
+            ) from error
 
     def _go_on(
         self, running: _Running, output: Any, in_flight: dict[str, _Running]
@@ -173,18 +191,26 @@ class VllmEngine:
                 call = running.steps.send(_answer(running, output))
         except StopIteration as end:
             return self._with_whitespace(end.value)
+        except _UndecodableError as error:
+            return failed_completion(running.request, "engine_error", str(error))
         running.call = call
-        running.num_calls += 1
-        call_id = f"{running.request.planned.key}/{running.num_calls}"
+        # A request may be in the engine twice, if its chunk was lost and claimed again meanwhile.
+        self._num_calls += 1
+        call_id = f"{running.request.planned.key}/{self._num_calls}"
         try:
-            self._llm.llm_engine.add_request(
-                call_id,
-                {"prompt_token_ids": list(call.token_ids)},
-                self._params(call),
-                priority=0 if running.num_calls == 1 else -1,
-            )
-        except ValueError as error:  # vLLM's validation of one request: the others go on
-            return failed_completion(running.request, "engine_error", _first_line(error))
+            with self._deaths_named():
+                self._llm.llm_engine.add_request(
+                    call_id,
+                    {"prompt_token_ids": list(call.token_ids)},
+                    self._params(call),
+                    priority=-1 if running.is_begun else 0,
+                )
+        except EngineDiedError as error:
+            if not isinstance(error.__cause__, ValueError):
+                raise
+            # vLLM's validation of one request: the others go on.
+            return failed_completion(running.request, "engine_error", _first_line(error.__cause__))
+        running.is_begun = True
         running.since = time.monotonic()
         in_flight[call_id] = running
         return None
@@ -218,7 +244,10 @@ class VllmEngine:
         return SamplingParams(**arguments)
 
     def _decode(self, token_ids: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=True))
+        try:
+            return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=True))
+        except Exception as error:  # whatever a tokenizer, or a checkpoint's own code, raises
+            raise _UndecodableError(f"the reply cannot be decoded: {_first_line(error)}") from error
 
     def _with_whitespace(self, completion: Completion) -> Completion:
         """Count the reply's tokens that are nothing but white space."""
@@ -264,6 +293,23 @@ def has_bf16_instructions(cpuinfo: str) -> bool:
     return bool(words & {"avx512_bf16", "amx_bf16", "bf16"})
 
 
+_MEMORY = re.compile(
+    r"out of memory|OutOfMemoryError|No available memory for the cache blocks|can't allocate memory"
+    r"|std::bad_alloc|Free memory on device .* is less than desired",
+    re.IGNORECASE,
+)
+_SHARED = re.compile(r"Free memory on device .* is less than desired", re.IGNORECASE)
+
+
+def start_error(message: str, said: str, *, hint: str) -> EngineError:
+    """The error for a start that failed, by what vLLM said: for want of memory, or otherwise."""
+    if (found := _MEMORY.search(said)) is None:
+        return EngineError(message, hint=hint)
+    error = EngineMemoryError(f"{message} ({found[0]})", hint=hint)
+    error.device_is_shared = _SHARED.search(said) is not None
+    return error
+
+
 def check_engine_args(engine_args: Mapping[str, Any]) -> None:
     """Refuse arguments that vLLM does not know, or that are not to be passed this way.
 
@@ -290,6 +336,8 @@ def _prepare_environment(settings: EngineConfig) -> None:
         "VLLM_CPU_KVCACHE_SPACE": str(settings.cpu_kv_cache_gib),
     }.items():
         os.environ.setdefault(variable, value)
+    if settings.batch_invariant:
+        os.environ["VLLM_BATCH_INVARIANT"] = "1"
 
 
 def _start(
@@ -324,6 +372,11 @@ def _start(
         },
     }
     if current_platform.is_cpu():
+        if settings.batch_invariant:
+            raise ConfigError(
+                "engine.batch_invariant: vLLM's CPU build has no batch-invariant kernels",
+                hint="leave it out on a CPU; max_num_seqs: 1 in engine_args gives equal batches",
+            )
         arguments["enforce_eager"] = True
         if seeded:
             # A seeded request whose prefill is cut in two kills vLLM's CPU engine ("CPU Generator
@@ -344,7 +397,7 @@ class _Running:
     request: Request
     steps: Steps
     call: Call | None = None
-    num_calls: int = 0
+    is_begun: bool = False
     since: float = 0.0
 
 
@@ -389,6 +442,16 @@ def _abort(core: Any, keys: list[str]) -> None:
     except Exception:
         # The engine is going or gone; closing it is all that is left, and the caller does that.
         logging.getLogger(__name__).debug("abort failed", exc_info=True)
+
+
+def _read_end(log_file: Path, start: int) -> str:
+    """What was logged since `start`, or the end of it."""
+    try:
+        with log_file.open("rb") as log:
+            log.seek(max(start, log_file.stat().st_size - 1_000_000))
+            return log.read().decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _first_line(error: BaseException) -> str:

@@ -13,6 +13,7 @@ import importlib.util
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rel_batch import __version__
@@ -123,6 +124,7 @@ class Prepared:
             "num_instances": len(self.instances),
             "num_requests": len(self.plan.requests),
             "max_model_len": self.max_model_len,
+            "working_folder": str(Path.cwd()),
             "skipped": list(self.skipped),
             "released": self.release and self.release.record(),
         }

@@ -140,6 +140,17 @@ def read_survey(run_path: Path, *, now: float, clock: FileClock | None = None) -
     return Survey(tuple(workers), tuple(claims))
 
 
+def release_dead(run_path: Path, worker: str) -> None:
+    """Give back what a worker had that is known to have ended. Raises StoreError."""
+    folder = run_path / CLAIMS
+    with disk_errors("clear", folder):
+        for name in file_names(folder):
+            if _CHUNK.fullmatch(name):
+                _release(folder / name, worker)
+        (folder / f"worker-{worker}.json").unlink(missing_ok=True)
+        shutil.rmtree(folder / f".claim-{worker}.tmp", ignore_errors=True)
+
+
 class Claims:
     """One worker's claims. A context manager: on the way out nothing is left behind.
 
@@ -164,6 +175,7 @@ class Claims:
         self._info = {"worker": self.worker, **_this_process(), **(info or {})}
         self._lock = threading.RLock()
         self._held: set[int] = set()
+        self._closed = False
         self._file = self._folder / f"worker-{self.worker}.json"
         self._prepared = self._folder / f".claim-{self.worker}.tmp"
         self._appear()
@@ -220,6 +232,8 @@ class Claims:
         Raises StoreError where the file system cannot be reached; then it was not said.
         """
         with self._lock, disk_errors("touch", self._file):
+            if self._closed:
+                return frozenset()
             before = self._beaten
             try:
                 self._beaten = self._beat_file()
@@ -233,15 +247,6 @@ class Claims:
             self._held -= lost
             return frozenset(lost)
 
-    def release_dead(self, worker: str) -> None:
-        """Give back what another worker had that is known to have ended. Raises StoreError."""
-        with disk_errors("clear", self._folder):
-            for name in file_names(self._folder):
-                if _CHUNK.fullmatch(name):
-                    _release(self._folder / name, worker)
-            (self._folder / f"worker-{worker}.json").unlink(missing_ok=True)
-            _remove_tree(self._folder / f".claim-{worker}.tmp")
-
     def sweep(self) -> None:
         """Clear away all that the dead have left. Costs a look at each worker and each claim.
 
@@ -251,7 +256,7 @@ class Claims:
             for name in file_names(self._folder):
                 if found := _WORKER.fullmatch(name):
                     if found[1] != self.worker and self._is_dead(found[1], self._folder / name):
-                        self.release_dead(found[1])
+                        release_dead(self._run_path, found[1])
                 elif _CHUNK.fullmatch(name):
                     owner = _owner(self._folder / name)
                     if owner is None:
@@ -263,11 +268,12 @@ class Claims:
     def close(self) -> None:
         """Give everything back and leave. Raises StoreError."""
         with self._lock, disk_errors("clear", self._folder):
+            self._closed = True
             for chunk in self._held:
                 _release(self._chunk(chunk), self.worker)
             self._held.clear()
             self._file.unlink(missing_ok=True)
-            _remove_tree(self._prepared)
+            shutil.rmtree(self._prepared, ignore_errors=True)
             # The last one out takes the folder with it.
             with contextlib.suppress(OSError):
                 self._folder.rmdir()
@@ -401,10 +407,6 @@ def _release(folder: Path, worker: str) -> None:
         _claim_file(folder, worker).unlink()
         with contextlib.suppress(OSError):
             folder.rmdir()
-
-
-def _remove_tree(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _info(file: Path) -> Mapping[str, Any]:

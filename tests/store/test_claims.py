@@ -22,6 +22,7 @@ from rel_batch.store.claims import (
     file_system_now,
     new_worker_id,
     read_survey,
+    release_dead,
 )
 
 FAR_AWAY = {"machine": "another machine"}
@@ -127,7 +128,7 @@ def test_a_parent_gives_back_what_a_worker_had_that_it_saw_end(tmp_path: Path) -
     for chunk in range(3):
         assert ended.claim(chunk)
     assert parent.claim(9)
-    parent.release_dead(ended.worker)
+    release_dead(tmp_path, ended.worker)
     assert owners(tmp_path) == {9: parent.worker}
     assert all(parent.claim(chunk) for chunk in range(3))
 

@@ -1,0 +1,343 @@
+"""What a worker's engine is given: one endless stream over all the chunks that it gets.
+
+    for completion in engine.generate(supply):   # Request, or None: nothing at the moment
+        if supply.accept(completion): ...
+
+The next chunk is claimed when the requests of the one before are all handed out, long before they
+are finished, so an engine never drains between two chunks. How far a worker claims ahead is
+`wants_more`: as much as its engine takes while there is plenty, and less and less as the free
+chunks run out, so that nobody holds work at the end that another could have begun. A worker that
+gets nothing waits, because others may die, and ends when every request has a row.
+
+Requests that were in an engine when it died are handed out again a few at a time; those that were
+there at two deaths alone; and one that an engine died of alone becomes an `engine_error`.
+
+Surprising: nothing is asked of anybody. Who works on what is seen in the file system alone, and may
+have changed since; the worst that comes of it is a request that is run twice.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rel_batch.engine import failed_completion
+from rel_batch.records import Completion, PlannedRequest, Request
+from rel_batch.store import RunFolder
+from rel_batch.store.chunks import ChunkIndex, count_finished, count_finished_of
+from rel_batch.store.claims import Claims
+from rel_batch.store.parts import Parts
+from rel_batch.worker.deaths import Deaths
+from rel_batch.worker.publisher import Publisher
+from rel_batch.worker.stopping import Stop
+
+# Of requests that were in an engine when it died, so many are tried again at a time.
+_CAUTIOUS = 16
+# Looking again when nothing was free: after so many seconds, then after more and more.
+_FIRST_LOOK_S = 0.05
+_LAST_LOOK_S = 5.0
+# Looking again when this worker had enough.
+_ENOUGH_S = 0.25
+# How long a list of the published parts is believed, and of how many held chunks it is asked at a
+# look whether their workers have died.
+_BELIEVED_S = 5.0
+_HELD_ASKED = 32
+
+
+def wants_more(held_cost: float, free_cost: float, num_workers: int) -> bool:
+    """Whether a worker that holds unfinished work should claim another chunk.
+
+    Alone it always does. With others it stops where what it holds is more than its share of what
+    is free: so at the end all hold about the same, and about as much is free as they hold.
+    """
+    return held_cost <= 0 or held_cost * (num_workers - 1) < free_cost
+
+
+@dataclass(slots=True)
+class _Open:
+    """A chunk that this worker has claimed.
+
+    Attributes:
+        to_hand: its requests that the engine was not given yet, in order.
+        unfinished: the keys of all of its requests that have no row yet.
+    """
+
+    cost: float
+    to_hand: deque[PlannedRequest]
+    unfinished: set[str]
+    num_requests: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.num_requests = max(len(self.unfinished), 1)
+
+    @property
+    def held_cost(self) -> float:
+        return self.cost * len(self.unfinished) / self.num_requests
+
+
+class Supply(Iterator[Request | None]):
+    """The requests of one worker, for one engine after another."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        index: ChunkIndex,
+        claims: Claims,
+        deaths: Deaths,
+        stop: Stop,
+        *,
+        materialise: Callable[[PlannedRequest], Request],
+        max_model_len: int,
+        on_row: Callable[[Completion], None],
+        on_idle: Callable[[], None],
+        publisher: Publisher,
+    ) -> None:
+        """`on_row` is given rows that need no engine; `on_idle` is called often.
+
+        Raises StoreError.
+        """
+        self._run = run
+        self._index = index
+        self._claims = claims
+        self._deaths = deaths
+        self._stop = stop
+        self._materialise = materialise
+        self._max_model_len = max_model_len
+        self._on_row = on_row
+        self._on_idle = on_idle
+        self._publisher = publisher
+        finished = count_finished(run)
+        self._todo = {c: s for c, s in index.sizes.items() if finished[c] < s.num_requests}
+        self._open: dict[int, _Open] = {}
+        self._in_flight: dict[str, Request] = {}
+        self._suspects: deque[Request] = deque()
+        self._cautious: deque[Request] = deque()
+        self._alone: str | None = None
+        self._next: deque[Request] = deque()
+        self._parts: Parts | None = None
+        self._listed = 0.0
+        self._known_parts: dict[int, tuple[Path, ...]] = {}
+        self._look_after_s = 0.0
+        self._looked = 0.0
+
+    # For the engine.
+
+    def __next__(self) -> Request | None:
+        """The next request; None where there is nothing to hand out now. Raises StoreError."""
+        with self._stop.shielded():
+            self._on_idle()
+        request = self._next.popleft() if self._next else self._find()
+        if request is not None:
+            self._in_flight[request.planned.key] = request
+        elif not self._in_flight:
+            if not self._todo:
+                raise StopIteration
+            # Nobody has anything to do meanwhile.
+            self._stop.sleep(max(0.0, self._looked + self._look_after_s - time.monotonic()))
+        return request
+
+    def is_over(self) -> bool:
+        """Wait until there is something for an engine to do, or nothing will be any more."""
+        while True:
+            request = next(self, _OVER)
+            if isinstance(request, Request):
+                del self._in_flight[request.planned.key]
+                self._next.appendleft(request)
+                return False
+            if request is _OVER:
+                return True
+
+    def accept(self, completion: Completion) -> bool:
+        """Whether a row counts: a row of a chunk that was lost meanwhile does not."""
+        key, chunk = completion.request_key, completion.chunk
+        self._in_flight.pop(key, None)
+        if key == self._alone:
+            self._alone = None
+        held = self._open.get(chunk)
+        if held is None or key not in held.unfinished or not self._keep(chunk):
+            return False
+        held.unfinished.discard(key)
+        return True
+
+    def settle(self, chunk: int) -> None:
+        """Release a chunk whose last row was accepted."""
+        held = self._open.get(chunk)
+        if held is not None and not held.unfinished:
+            self._publisher.publish(chunk)
+            del self._open[chunk]
+            self._todo.pop(chunk, None)
+            self._claims.release(chunk)
+            self._look_after_s = 0.0
+
+    def engine_died(self, reason: str) -> None:
+        """Note what was in the engine when it died; it will be handed out again."""
+        requests = list(self._in_flight.values())
+        alone = self._alone is not None
+        self._in_flight.clear()
+        self._alone = None
+        if not requests:
+            return
+        keys = [request.planned.key for request in requests]
+        self._deaths.record(keys, alone=alone, reason=reason, worker=self._claims.worker)
+        self._cautious.extendleft(reversed(requests))
+
+    @property
+    def num_in_flight(self) -> int:
+        return len(self._in_flight)
+
+    # What comes next.
+
+    def _find(self) -> Request | None:
+        if self._alone is not None:
+            return None
+        while self._cautious:
+            if len(self._in_flight) >= _CAUTIOUS:
+                return None
+            request = self._checked(self._cautious.popleft())
+            if request is not None:
+                return request
+        if self._suspects:
+            if self._in_flight:
+                return None
+            request = self._suspects.popleft()
+            if not self._keep(request.planned.chunk):
+                return None
+            self._alone = request.planned.key
+            return request
+        while True:
+            request = self._from_open_chunks()
+            if request is not None:
+                return request
+            if self._suspects or not self._claim_next():
+                return None
+
+    def _from_open_chunks(self) -> Request | None:
+        for chunk, held in list(self._open.items()):
+            while held.to_hand and self._keep(chunk):
+                request = self._checked(self._materialise(held.to_hand.popleft()))
+                if request is not None:
+                    return request
+        return None
+
+    def _checked(self, request: Request) -> Request | None:
+        """The request if it can be run with others now; its row is made where it never can."""
+        planned = request.planned
+        if not self._keep(planned.chunk):
+            return None
+        if planned.num_context_tokens > self._max_model_len:
+            reason = (
+                f"{planned.num_prompt_tokens} prompt tokens, {planned.num_reserved_tokens} for a "
+                f"thought and max_tokens {planned.max_tokens} do not fit max_model_len "
+                f"{self._max_model_len}"
+            )
+            self._make_row(failed_completion(request, "too_long", reason))
+        elif request.compiled is not None and request.compiled.problem is not None:
+            problem = request.compiled.problem
+            self._make_row(failed_completion(request, "constraint_rejected", problem))
+        elif (reason := self._deaths.killed_by(planned.key)) is not None:
+            reason = f"the engine died three times with this request, at last alone: {reason}"
+            self._make_row(failed_completion(request, "engine_error", reason))
+        elif self._deaths.is_suspect(planned.key):
+            self._suspects.append(request)
+        else:
+            return request
+        return None
+
+    def _make_row(self, completion: Completion) -> None:
+        with self._stop.shielded():
+            self._on_row(completion)
+
+    # Chunks.
+
+    def _claim_next(self) -> bool:
+        """Whether another chunk was claimed and has something to do."""
+        now = time.monotonic()
+        if now < self._looked + self._look_after_s:
+            return False
+        present, num_workers = self._claims.present()
+        free = [chunk for chunk in self._todo if chunk not in present]
+        held_cost = sum(held.held_cost for held in self._open.values())
+        free_cost = sum(self._todo[chunk].cost for chunk in free)
+        if free and not wants_more(held_cost, free_cost, num_workers):
+            self._looked, self._look_after_s = now, _ENOUGH_S
+            return False
+        others = [chunk for chunk in present if chunk in self._todo and chunk not in self._open]
+        if self._claim_one(free) or (
+            held_cost <= 0
+            and self._claim_one(random.sample(others, min(len(others), _HELD_ASKED)), of_dead=True)
+        ):
+            self._look_after_s = 0.0
+            return True
+        self._looked = time.monotonic()
+        after_s = max(_FIRST_LOOK_S, 1.5 * self._look_after_s)
+        self._look_after_s = min(after_s, _LAST_LOOK_S) * random.uniform(0.8, 1.2)
+        return False
+
+    def _claim_one(self, chunks: Iterable[int], *, of_dead: bool = False) -> bool:
+        """Claim the first chunk that is to be had and unfinished.
+
+        Where others are faster it goes on further and further back, so that a thousand workers
+        that start in the same second do not all want the same chunk.
+        """
+        rest = deque(chunks)
+        collisions = 0
+        while rest:
+            if not of_dead:
+                rest.rotate(-random.randrange(min(2**collisions, len(rest))))
+            chunk = rest.popleft()
+            if self._is_finished(chunk):
+                self._todo.pop(chunk, None)
+                continue
+            with self._stop.shielded():
+                if not self._claims.claim(chunk):
+                    collisions = min(collisions + 1, 20)
+                    continue
+                if self._begin(chunk):
+                    return True
+        return False
+
+    def _begin(self, chunk: int) -> bool:
+        """Open a chunk that was claimed; False where there is nothing left to do in it."""
+        finished = self._run.finished_keys(chunk)
+        missing = [r for r in self._run.iter_requests(chunk) if r.key not in finished]
+        if not missing:
+            self._todo.pop(chunk, None)
+            self._claims.release(chunk)
+            return False
+        self._deaths.refresh()
+        size = self._todo[chunk]
+        share = len(missing) / max(size.num_requests, 1)
+        self._open[chunk] = _Open(
+            size.cost * share, deque(missing), {request.key for request in missing}
+        )
+        self._publisher.begin(chunk)
+        return True
+
+    def _is_finished(self, chunk: int) -> bool:
+        """Whether others have finished a chunk, as far as can be seen without claiming it."""
+        now = time.monotonic()
+        if self._parts is None or now - self._listed > _BELIEVED_S:
+            self._parts, self._listed = self._run.list_parts(), now
+        parts = self._parts.of_chunk(chunk)
+        if not parts or self._known_parts.get(chunk) == parts:
+            return False
+        self._known_parts[chunk] = parts
+        num_finished = count_finished_of(chunk, parts)
+        return num_finished >= self._index.sizes[chunk].num_requests
+
+    def _keep(self, chunk: int) -> bool:
+        """Whether this worker still has the chunk; if not, all of it is forgotten."""
+        if chunk not in self._open:
+            return False
+        if self._claims.holds(chunk):
+            return True
+        del self._open[chunk]
+        self._publisher.drop(chunk)
+        return False
+
+
+_OVER = object()
