@@ -2,7 +2,7 @@
 
     python benchmarks/report_rows.py [--rows 100000] [--keep FOLDER]
 
-Makes a run of REL-A3, REL-C1 and REL-C3 under four arms with replies of a few hundred characters,
+Makes a run of REL-A3 and REL-C1 under four arms with replies of a few hundred characters,
 scores it, and starts `rel-batch report` on it as a program, once for the table and once for the
 whole report. Prints JSON.
 """
@@ -28,7 +28,7 @@ from rel_batch.scoring import score_run
 from rel_batch.store import RunFolder
 from rel_batch.tasks import task_for
 
-TASKS = ("REL-A3", "REL-C1", "REL-C3")
+TASKS = ("REL-A3", "REL-C1")
 ARMS = (
     ArmConfig(name="none", constraint="none"),
     ArmConfig(name="format"),

@@ -33,8 +33,8 @@ def measure_baselines(
 ) -> list[BaselineRow]:
     """Score every shortcut of each task and subset. Ties are drawn at random from `seed`.
 
-    The longest identical run of REL-B1 compares all pairs of sequences: some 15 ms of processor time
-    for 49 sequences of 1,000 bases.
+    The longest identical run of REL-B1 compares all pairs of sequences: some 15 ms of processor
+    time for 49 sequences of 1,000 bases.
     """
     groups: dict[tuple[str, str], list[Instance]] = {}
     for instance in instances:

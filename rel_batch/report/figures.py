@@ -81,23 +81,27 @@ def _draw_scores(findings: Findings, *, dark: bool) -> Any:
     from matplotlib.figure import Figure as Canvas
 
     tasks, arms = findings.tasks, findings.arms
-    height = 0.9 + len(tasks) * (0.24 + 0.2 * len(arms))
-    canvas = Canvas(figsize=(7.5, height), layout="constrained")
-    axes: Any = canvas.subplots()
-    step = 0.8 / max(len(arms), 1)
-    for number, arm in enumerate(arms):
-        some = [result for result in findings.results if result.arm == number]
-        places = [tasks.index(r.task) + (number - (len(arms) - 1) / 2) * step for r in some]
-        _points(axes, number, dark, places, [r.estimate for r in some], arm.label, flat=True)
-    axes.set_yticks(range(len(tasks)), tasks)
-    axes.set_ylim(len(tasks) - 0.5, -0.5)
-    for edge in range(1, len(tasks)):
-        axes.axhline(edge - 0.5, linewidth=0.5, alpha=0.3, color="gray")
-    axes.set_xlim(-0.02, 1.02)
-    axes.xaxis.set_major_formatter(_percent)
-    axes.grid(axis="x", alpha=0.25)
-    if len(arms) > 1:
-        canvas.legend(loc="outside upper left", ncols=min(len(arms), 4), frameon=False)
+    columns = min(_COLUMNS, len(tasks))
+    rows = math.ceil(len(tasks) / columns)
+    height = 0.3 + rows * (0.45 + 0.19 * len(arms))
+    canvas = Canvas(figsize=(max(2.5 * columns + 0.8, 4.2), height), layout="constrained")
+    grid: Any = canvas.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    for place, axes in enumerate(grid.flat):
+        if place >= len(tasks):
+            axes.set_visible(False)
+            continue
+        for result in findings.results:
+            if result.task == tasks[place]:
+                label = arms[result.arm].label
+                _points(axes, result.arm, dark, [result.arm], [result.estimate], label, flat=True)
+        axes.set_title(tasks[place], fontsize=10)
+        axes.set_yticks(range(len(arms)), [arm.label for arm in arms])
+        axes.set_ylim(len(arms) - 0.4, -0.6)
+        axes.set_xlim(-0.04, 1.04)
+        axes.set_xticks([0.0, 0.5, 1.0])
+        axes.tick_params(labelbottom=place + columns >= len(tasks))
+        axes.xaxis.set_major_formatter(_percent)
+        axes.grid(axis="x", alpha=0.25)
     return canvas
 
 

@@ -20,9 +20,9 @@ from rel_batch.report.effects import Effect, Failure, effect_of, failures_of
 from rel_batch.report.evidence import Arm, Evidence, Question
 from rel_batch.report.statistics import (
     Estimate,
-    estimate_mean_of_means,
     estimate_share,
     majority_vote,
+    mean_of_estimates,
     pass_at_k,
     rank_correlation,
 )
@@ -89,6 +89,7 @@ class Findings:
     effects: tuple[Effect, ...]
     failures: tuple[Failure, ...]
     baselines: tuple[Baseline, ...]
+    warnings: tuple[str, ...]
     remarks: tuple[str, ...]
 
     @property
@@ -108,17 +109,19 @@ def find(evidence: Evidence, *, baseline: str | None = None) -> Findings:
     """
     cells = cells_of(evidence)
     curves = tuple(curve_of(evidence, key, cell) for key, cell in cells.items())
+    results = tuple(_result(evidence, key, cell) for key, cell in cells.items())
     pairs = arm_pairs(evidence, baseline)
     comparisons = compare_cells(cells, pairs)
     return Findings(
         evidence=evidence,
-        results=tuple(_result(evidence, key, cell) for key, cell in cells.items()),
-        overall=_overall(evidence, cells),
+        results=results,
+        overall=_overall(evidence, results),
         curves=curves,
         comparisons=comparisons,
         effects=tuple(effect_of(evidence, cells, key) for key in cells),
         failures=tuple(failures_of(cells)),
         baselines=tuple(_baselines(evidence)),
+        warnings=tuple(_warnings(evidence)),
         remarks=tuple(_remarks(evidence, cells, comparisons)),
     )
 
@@ -189,21 +192,25 @@ def _majority(cell: Cell) -> Estimate:
     return estimate_share(np.array(votes, np.float64), single=True)
 
 
-def _overall(evidence: Evidence, cells: Cells) -> dict[int, Estimate]:
+def _overall(evidence: Evidence, results: Sequence[Result]) -> dict[int, Estimate]:
     return {
-        arm: estimate_mean_of_means([cell.values for (_, n), cell in cells.items() if n == arm])
+        arm: mean_of_estimates([result.estimate for result in results if result.arm == arm])
         for arm in range(len(evidence.arms))
     }
 
 
-def _remarks(evidence: Evidence, cells: Cells, comparisons: Sequence[Comparison]) -> Iterable[str]:
-    """What a reader must know before believing a number."""
+def _warnings(evidence: Evidence) -> Iterable[str]:
+    """What a reader must know before looking at a number."""
     missing = sum(evidence.planned.values()) - len(evidence.rows)
     if missing > 0:
         unscored = sum(run.unscored for run in evidence.runs)
         waiting = f"; {unscored:,} of them wait to be scored" if unscored else ""
         total = sum(evidence.planned.values())
         yield f"Incomplete: {missing:,} of {total:,} planned rows are missing{waiting}."
+
+
+def _remarks(evidence: Evidence, cells: Cells, comparisons: Sequence[Comparison]) -> Iterable[str]:
+    """What a reader must know before believing a number."""
     left_out = [c for c in comparisons if c.only_baseline or c.only_other]
     if left_out:
         tasks = ", ".join(dict.fromkeys(c.task for c in left_out))
@@ -217,21 +224,25 @@ def _remarks(evidence: Evidence, cells: Cells, comparisons: Sequence[Comparison]
 
 def _tasks_without_an_arm(evidence: Evidence, cells: Cells) -> Iterable[str]:
     tasks = {task for task, _ in cells}
+    absent: list[str] = []
     for number, arm in enumerate(evidence.arms):
         here = {task for task, n in cells if n == number}
         planned = {task for n, task, _ in evidence.planned if n == number}
-        mean = "its mean is over the other tasks and not comparable"
         if here and tasks - planned:
             why = (
                 f"its constraint ({arm.constraint}) means nothing there"
                 if any(arm.constraint not in task_for(t).constraint_kinds for t in tasks - planned)
                 else "the run has nothing of the arm there"
             )
-            left_out = ", ".join(sorted(tasks - planned))
-            yield f"Arm {arm.label} is left out for {left_out}: {why}; {mean}."
-        absent = (tasks & planned) - here
-        if here and absent:
-            yield f"Arm {arm.label} has no rows of {', '.join(sorted(absent))} yet; {mean}."
+            yield (
+                f"Arm {arm.label} is left out for {', '.join(sorted(tasks - planned))}: {why}; its "
+                "mean is over the other tasks and not comparable."
+            )
+        if (tasks & planned) - here:
+            absent.append(f"{arm.label} ({', '.join(sorted((tasks & planned) - here))})")
+    if absent:
+        told = "; ".join(absent)
+        yield f"Arms without a row of some tasks, whose means cannot be compared: {told}."
 
 
 def _baselines(evidence: Evidence) -> Iterable[Baseline]:
@@ -250,12 +261,15 @@ def _entities_that_move(questions: Sequence[Question]) -> Iterable[str]:
     by_task: dict[str, list[Question]] = {}
     for question in questions:
         by_task.setdefault(question.task, []).append(question)
+    moving: list[str] = []
     for task, some in sorted(by_task.items()):
         rc = np.array([q.rc for q in some], np.float64)
         entities = np.array([q.num_entities for q in some], np.float64)
         rho, p_value = rank_correlation(rc, entities)
         if rho is not None and p_value is not None and abs(rho) >= 0.3 and p_value < 0.05:
-            yield (
-                f"{task}: the number of entities moves with RC (Spearman {rho:+.2f} over "
-                f"{len(some):,} instances), so an effect of RC cannot be told from one of size."
-            )
+            moving.append(f"{task} ({rho:+.2f} over {len(some):,} instances)")
+    if moving:
+        yield (
+            "The number of entities moves with RC, so that an effect of RC cannot be told from one "
+            f"of size (Spearman): {', '.join(moving)}."
+        )

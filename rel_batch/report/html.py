@@ -62,6 +62,7 @@ def render_html(findings: Findings, figures: Sequence[Figure]) -> str:
         script=Markup(script),  # noqa: S704
         runs=findings.evidence.runs,
         arms_in_words=arms_in_words(findings),
+        warnings=findings.warnings,
         remarks=findings.remarks,
         answer=answer_table(findings),
         comparisons=comparisons_table(findings),

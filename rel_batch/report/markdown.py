@@ -29,8 +29,9 @@ def render_markdown(findings: Findings, figures: Sequence[Figure]) -> str:
         model = f": {run.model}{commit}" if run.model else ""
         parts.append(_escaped(f"{run.name}{model}, {run.planned:,} requests planned."))
     parts.append(_escaped(arms_in_words(findings)))
-    parts += [f"> **Note.** {_escaped(remark)}" for remark in findings.remarks]
+    parts += [f"> **Note.** {_escaped(warning)}" for warning in findings.warnings]
     parts.append(_table(answer_table(findings)) if findings.results else "No row is scored yet.")
+    parts += [f"> **Note.** {_escaped(remark)}" for remark in findings.remarks]
     parts += [f"![{_escaped(f.alt)}](figures/{f.name}.svg)" for f in figures]
     rest = (
         comparisons_table(findings),

@@ -82,7 +82,7 @@ def test_the_report_and_the_table_of_the_terminal_agree(tmp_path: Path) -> None:
 
 def test_rows_that_are_missing_are_said(tmp_path: Path) -> None:
     findings = find(read_evidence([mixed_run(tmp_path / "run")]))
-    assert findings.remarks[0] == "Incomplete: 1 of 22 planned rows are missing."
+    assert findings.warnings == ("Incomplete: 1 of 22 planned rows are missing.",)
     [short] = [result for result in findings.results if result.missing]
     assert (short.task, short.estimate.n) == ("REL-C1", 1)
     # What is missing has met no requirement.
@@ -167,7 +167,8 @@ def test_curves_take_a_tasks_subsets_together_and_bin_many_levels(tmp_path: Path
 
 def test_entities_that_move_with_rc_are_warned_of(tmp_path: Path) -> None:
     findings = find(read_evidence([ablation_run(tmp_path / "run")]))
-    assert any(remark.startswith("REL-A3: the number of entities") for remark in findings.remarks)
+    (told,) = [remark for remark in findings.remarks if "number of entities" in remark]
+    assert "REL-A3 (+1.00 over 8 instances)" in told
 
 
 def test_an_effect_counts_the_replies_that_were_valid_already(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from rel_batch.report.statistics import (
     holm,
     majority_vote,
     mcnemar_exact,
+    mean_of_estimates,
     pass_at_k,
     trend,
 )
@@ -193,6 +194,32 @@ def test_wilsons_interval_covers_the_truth_in_95_of_100(n: int, share: float) ->
         if found.low is not None and found.high is not None and found.low <= share <= found.high:
             covered += math.comb(n, seen) * share**seen * (1 - share) ** (n - seen)
     assert 0.93 <= covered <= 0.97
+
+
+@pytest.mark.parametrize(("n", "shares"), [(8, (0.1, 0.3, 0.5)), (125, (0.02, 0.1, 0.5, 0.9))])
+def test_the_interval_of_a_mean_of_tasks_covers_the_truth_in_95_of_100(
+    n: int, shares: tuple[float, ...]
+) -> None:
+    rng = np.random.default_rng(10)
+    truth, covered = np.mean(shares), 0
+    for _ in range(2_000):
+        found = mean_of_estimates(
+            [estimate_share((rng.random(n) < share) * 1.0, single=True) for share in shares]
+        )
+        assert found.n == n * len(shares)
+        covered += (
+            found.low is not None and found.high is not None and found.low <= truth <= found.high
+        )
+    assert 0.93 <= covered / 2_000 <= 0.97
+
+
+def test_a_mean_of_tasks_has_an_interval_where_all_instances_agree() -> None:
+    found = mean_of_estimates([estimate_share(np.ones(6), single=True)] * 4 + [NOTHING])
+    assert (found.value, found.n) == (1.0, 24)
+    assert found.low is not None
+    # By hand: a quarter of the square root of 4 times the square of Wilson's half-width.
+    assert found.low == pytest.approx(1 - (1 - 6 / (6 + 1.959964**2)) / 2)
+    assert mean_of_estimates([NOTHING]) == NOTHING
 
 
 @pytest.mark.parametrize(("n", "change", "shift"), [(125, 0.2, 0.0), (300, 0.1, 0.05)])
