@@ -21,7 +21,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from rel_batch.arm_grid import with_grid_expanded
 from rel_batch.constraints import JSON_KINDS, Kind
@@ -54,6 +61,12 @@ TaskName = Literal[
 ]
 TaxaNotation = Literal["names", "positions", "auto"]
 Backend = Literal["default", "guidance", "xgrammar"]
+# vLLM has these too. Each reason is a test (tests/engine/test_structured_outputs.py).
+REFUSED_BACKENDS: Mapping[str, str] = {
+    "auto": "vLLM would choose by the first request and check later ones with another backend",
+    "outlines": "outlines_core 0.2.14 loses the spaces of a constraint, and reads no grammar",
+    "lm-format-enforcer": "0.11.3 cannot be imported beside vLLM 0.32, and reads no grammar",
+}
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
 PositiveInt = Annotated[int, Field(ge=1)]
 
@@ -130,6 +143,13 @@ class EngineConfig(_Section):
     fake_script: str | None = None
     # Whether the fake engine replies from a process of its own, as vLLM does, which can be killed.
     fake_process: bool = False
+
+    @field_validator("backend", mode="before")
+    @classmethod
+    def _backend_passes_its_tests(cls, value: Any) -> Any:
+        if value in REFUSED_BACKENDS:
+            raise ValueError(f"{value} is refused: {REFUSED_BACKENDS[value]}")
+        return value
 
     @model_validator(mode="after")
     def _script_goes_with_scripted(self) -> Self:

@@ -23,9 +23,10 @@ with warnings.catch_warnings():
     from vllm.sampling_params import SamplingParams
     from vllm.v1.structured_output import StructuredOutputManager
     from vllm.v1.structured_output.request import StructuredOutputRequest
+    from vllm.v1.structured_output.utils import get_outlines_vocabulary
 
 from rel_batch import constraint_for, read_instances
-from rel_batch.config import Backend
+from rel_batch.config import REFUSED_BACKENDS, Backend, validate_config
 from rel_batch.constraints import (
     Constraint,
     Kind,
@@ -37,7 +38,7 @@ from rel_batch.constraints import (
     separated,
     texts,
 )
-from rel_batch.constraints.dialects import MAX_TEXT_CHARS, UntranslatableError
+from rel_batch.constraints.dialects import MAX_TEXT_CHARS, UntranslatableError, render_regex
 from rel_batch.constraints.smiles_grammar import SMILES, SMILES_RULES
 from rel_batch.engine.grammar_spec import TRAP, read_spec, write_spec
 from rel_batch.engine.structured_outputs import (
@@ -235,6 +236,31 @@ def test_an_argument_with_a_setting_of_its_own_is_refused_with_its_place(name: s
 def test_nothing_that_vllm_ignores_beside_a_constraint_gets_through(name: str) -> None:
     with pytest.raises(ConfigError):
         check_engine_args({name: "anything"})
+
+
+@pytest.mark.parametrize("backend", sorted(REFUSED_BACKENDS))
+def test_a_backend_that_fails_our_tests_is_refused_with_the_reason(backend: str) -> None:
+    settings = {"run": "r", "model": {"path": "m"}, "engine": {"backend": backend}}
+    with pytest.raises(ConfigError, match=re.escape(REFUSED_BACKENDS[backend])):
+        validate_config(settings, "run.yaml")
+
+
+def test_outlines_still_errs_on_spaces(tokenizer: PreTrainedTokenizerFast) -> None:
+    """Where it does no more, hold it to the table of `tests/constraints` and offer it."""
+    outlines_core = pytest.importorskip("outlines_core", reason="vLLM came without it")
+    vocabulary = get_outlines_vocabulary(tokenizer).inner
+    ids = tokenizer.encode("Yes: 1, 2", add_special_tokens=False)
+    listed = separated(texts(("1", "2 a", "2")), ", ", 1, 3)
+    constraint = Constraint("regex", Seq((Text("Yes: "), listed)))
+    assert constraint.matches("Yes: 1, 2")
+    guide = outlines_core.Guide(outlines_core.Index(render_regex(constraint), vocabulary))
+    assert not guide.accepts_tokens(ids)
+
+
+def test_lm_format_enforcer_still_cannot_be_imported() -> None:
+    pytest.importorskip("lmformatenforcer", reason="vLLM came without it")
+    with pytest.raises(ImportError):
+        import lmformatenforcer.integrations.vllm  # noqa: F401
 
 
 # ── The hook ────────────────────────────────────────────────────────────────────────────────
