@@ -85,13 +85,15 @@ class SlurmReportConfig(_Section):
 
 
 class SlurmConfig(_Section):
-    """One task of the array is one worker for each group of GPUs that it gets."""
+    """One task of the array is one worker for each group of GPUs, or one engine over its nodes."""
 
     # Tasks of the array, and how many of them may run at once.
     tasks: PositiveInt = 1
     throttle: PositiveInt | None = None
-    # GPUs of a task: a multiple of engine.tensor_parallel_size; 0 for the CPU.
+    # GPUs of a task, on each of its nodes: a multiple of what one engine needs; 0 for the CPU.
     gpus_per_task: Annotated[int, Field(ge=0)] = 1
+    # More than 1 where one engine needs several nodes: it gets all of their GPUs.
+    nodes_per_task: PositiveInt = 1
     cpus_per_task: PositiveInt | None = None
     mem: Word | None = None
     time: Duration = "4:00:00"

@@ -64,12 +64,13 @@ def render_array(
     about: Sequence[str] = (),
 ) -> str:
     """The array: `settings.tasks` alike workers of one run folder."""
+    several = settings.nodes_per_task > 1
     throttle = "" if settings.throttle is None else f"%{settings.throttle}"
     options: dict[str, Option] = {
         "job-name": place.name,
         "array": f"0-{settings.tasks - 1}{throttle}",
-        "nodes": 1,
-        "ntasks": 1,
+        "nodes": settings.nodes_per_task,
+        "ntasks-per-node": 1,
         "cpus-per-task": settings.cpus_per_task,
         "gres": f"gpu:{settings.gpus_per_task}" if settings.gpus_per_task else None,
         "mem": settings.mem,
@@ -79,7 +80,8 @@ def render_array(
         "qos": settings.qos,
         "constraint": settings.constraint,
         "nodelist": settings.nodelist,
-        "signal": f"B:USR2@{settings.lead_s}",
+        # B: for the script itself; without it the steps that the script starts.
+        "signal": f"USR2@{settings.lead_s}" if several else f"B:USR2@{settings.lead_s}",
         "requeue": True,
         "open-mode": "append",
         "output": _log(place, "%x-%A_%a.log"),
@@ -93,11 +95,11 @@ def render_array(
             f"run={place.run}",
             *_setup(settings),
             "",
-            *TASK_ENVIRONMENT,
+            *_TASK_ENVIRONMENT,
             "",
-            "# exec: the signals of SLURM reach the program, not a shell that waits for it.",
-            f'exec {place.command} slurm task "$run" --max-requeues {settings.max_requeues} '
-            '--scratch "$scratch"',
+            *(_OVER_NODES if several else _ON_ONE_NODE),
+            f'exec {"srun " * several}{place.command} slurm task "$run" '
+            f'--max-requeues {settings.max_requeues} --scratch "$scratch"',
         ),
     )
 
@@ -141,7 +143,7 @@ def render_report(
     )
 
 
-TASK_ENVIRONMENT = (
+_TASK_ENVIRONMENT = (
     "# The model and the data are there since the run was prepared: nothing is downloaded here.",
     "export HF_HUB_OFFLINE=1",
     "# Each task compiles for itself, on a disk of its node where there is one.",
@@ -150,6 +152,20 @@ TASK_ENVIRONMENT = (
     "export TORCHINDUCTOR_CACHE_DIR=$scratch/torchinductor",
     "# Tasks may share a node, so no port is fixed: vLLM takes free ones.",
     "unset VLLM_PORT MASTER_ADDR MASTER_PORT",
+)
+_ON_ONE_NODE = (
+    "# Until the program listens, a signal that comes early must not end it.",
+    "trap '' USR2",
+    "# exec: the signals of SLURM reach the program, not a shell that waits for it.",
+)
+_OVER_NODES = (
+    "# One engine over all nodes: the first one leads, and is met at a port of this job's own.",
+    'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+    "export REL_BATCH_HEAD=$head:$((20000 + SLURM_JOB_ID % 10000))",
+    "# When the first node's process has ended, the others' have nothing left to do.",
+    "export SLURM_KILL_BAD_EXIT=1 SLURM_WAIT=60",
+    "# A step does not inherit the job's --cpus-per-task.",
+    "export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}",
 )
 
 

@@ -76,11 +76,14 @@ def slurm_settings(config: RunConfig, given: Mapping[str, Any], home: Path) -> S
         merged = _merged(merged, layer)
     settings = _validated(merged, "the settings of slurm")
     group = config.engine.tensor_parallel_size * _pipeline_parallel_size(config)
-    if config.engine.kind == "vllm" and settings.gpus_per_task % group:
+    gpus = settings.gpus_per_task * settings.nodes_per_task
+    # An engine over several nodes takes all that a task has.
+    fits = gpus == group if settings.nodes_per_task > 1 else gpus % group == 0
+    if config.engine.kind == "vllm" and gpus and not fits:
         raise ConfigError(
-            f"a task gets {settings.gpus_per_task} GPUs (slurm.gpus_per_task), but one engine "
-            f"needs {group}",
-            hint=f"set --gpus-per-task to {group} or a multiple of it",
+            f"a task gets {gpus} GPUs (slurm.gpus_per_task on slurm.nodes_per_task nodes), but "
+            f"one engine needs {group}",
+            hint="change these two, engine.tensor_parallel_size or pipeline_parallel_size",
         )
     return settings
 

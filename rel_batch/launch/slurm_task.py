@@ -13,13 +13,23 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from rel_batch.errors import LaunchError
+from rel_batch.launch.devices import places
+from rel_batch.launch.joining import work_here
+from rel_batch.launch.progress import Progress
+from rel_batch.launch.setup import load_setup
 from rel_batch.launch.slurm import JobView, Slurm, task_name
+from rel_batch.launch.supervisor import Supervisor
+from rel_batch.store import RunFolder
+from rel_batch.store.chunks import count_finished, read_chunk_index
+from rel_batch.worker import FailureLimit, Stop, StopRequested
+from rel_batch.worker.stopping import stop_on_signals
 
 # What a script's --scratch holds, and all that is ever removed from it.
 _CACHES = ("vllm", "torchinductor", "triton")
@@ -90,22 +100,82 @@ def why_not_again(ended: Ended, life: Life, view: JobView, max_requeues: int) ->
     return None
 
 
-def requeue_if_useful(
-    ended: Ended, life: Life, slurm: Slurm, *, max_requeues: int, say: Callable[[str], None]
-) -> bool:
-    """Queue this task again where that can help, and say what was decided.
+def run_task(
+    path: Path,
+    progress: Progress,
+    *,
+    max_requeues: int,
+    scratch: Path | None,
+    workers: int | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> int:
+    """Be a task of a run: work on it, and requeue this task where it was stopped and that helps.
 
-    From here on SLURM may end this process at any moment. Raises LaunchError.
+    Gives the number of requests that have no row. Raises RelBatchError.
     """
-    if not ended.stopped or ended.num_missing == 0:
-        return False
-    reason = why_not_again(ended, life, slurm.show(life.name), max_requeues)
-    if reason is not None:
-        say(f"task {life.name} is not requeued: {reason}")
-        return False
-    say(f"task {life.name} is requeued: {ended.num_missing:,} requests are left")
-    slurm.requeue(life.name)
-    return True
+    life = Life.from_environment(environ)
+    with stop_on_signals() as stop:
+        # The command has held them back until somebody listens.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGUSR2, signal.SIGTERM))
+        run = RunFolder.open(path)
+        num_requests = read_chunk_index(run).num_requests
+        num_before = count_finished(run).total()
+        progress.say(_greeting(life, environ, num_requests - num_before))
+        if num_before == num_requests:
+            return 0
+        try:
+            _work(run, progress, stop, workers, environ)
+        except StopRequested as request:
+            progress.say(f"stopped by {request.reason}; what has finished is on disk")
+    num_finished = count_finished(run).total()
+    ended = Ended(
+        stopped=stop.reason is not None,
+        num_missing=num_requests - num_finished,
+        num_added=num_finished - num_before,
+    )
+    if ended.stopped and ended.num_missing:
+        _requeue_if_useful(ended, life, Slurm(), max_requeues, progress.say)
+    elif scratch is not None:
+        remove_scratch(scratch)
+    return ended.num_missing
+
+
+def _work(
+    run: RunFolder,
+    progress: Progress,
+    stop: Stop,
+    workers: int | None,
+    environ: Mapping[str, str],
+) -> None:
+    with stop.interruptible():
+        setup = load_setup(run)
+        where = places(setup.config, workers, environ)
+    if len(where) == 1:
+        work_here(setup, progress, stop)
+    else:
+        Supervisor(setup, where, progress, stop, FailureLimit()).run()
+
+
+def _requeue_if_useful(
+    ended: Ended, life: Life, slurm: Slurm, max_requeues: int, say: Callable[[str], None]
+) -> None:
+    try:
+        reason = why_not_again(ended, life, slurm.show(life.name), max_requeues)
+        if reason is None:
+            say(f"{life.name} is requeued: {ended.num_missing:,} requests have no row yet")
+            # SLURM may end this process at any moment from here on.
+            slurm.requeue(life.name)
+        else:
+            say(f"{life.name} is not requeued: {reason}")
+    except LaunchError as error:
+        # All rows are on disk: a controller that does not answer is no reason to fail.
+        say(f"{life.name} cannot be requeued: {error.message}")
+
+
+def _greeting(life: Life, environ: Mapping[str, str], num_missing: int) -> str:
+    gpus = "no mask of GPUs" if life.devices is None else f"GPUs {life.devices or 'none'}"
+    node = environ.get("SLURMD_NODENAME", "?")
+    return f"task {life.name} on {node}, life {life.restarts + 1}, {gpus}: {num_missing:,} to do"
 
 
 def remove_scratch(folder: Path) -> None:

@@ -43,7 +43,7 @@ class Cluster:
     """A controller and two nodes of 4 CPUs and 2 fake GPUs.
 
     Partitions: `main`; `low`, whose jobs are requeued at once where `high` needs their nodes;
-    `grace`, the same after a signal and ten seconds; `high`.
+    `grace`, the same after a signal and a minute; `high`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -313,6 +313,6 @@ CPUs=4 Boards=1 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4
 PartitionName=DEFAULT Nodes=n[1-{nodes}] MaxTime=INFINITE DefaultTime=10 State=UP
 PartitionName=main Default=YES PriorityTier=5 PreemptMode=OFF
 PartitionName=low PriorityTier=1 PreemptMode=REQUEUE GraceTime=0
-PartitionName=grace PriorityTier=1 PreemptMode=REQUEUE GraceTime=10
+PartitionName=grace PriorityTier=1 PreemptMode=REQUEUE GraceTime=60
 PartitionName=high PriorityTier=9 PreemptMode=OFF
 """

@@ -43,6 +43,20 @@ def kept_scripts() -> dict[str, str]:
                 "    sbatch slurm/one_node.sbatch outputs/night",
             ),
         ),
+        "multi_node.sbatch": render_array(
+            SlurmConfig(nodes_per_task=2, gpus_per_task=8, cpus_per_task=64, setup=_SETUP),
+            Placement.of_any_run("rel-nodes"),
+            about=(
+                "One model over several nodes, by vLLM's own support for them (no Ray): tensor",
+                "parallel inside a node, pipeline parallel between nodes. The config says",
+                "",
+                "    engine: {tensor_parallel_size: 8, engine_args: {pipeline_parallel_size: 2}}",
+                "",
+                "and their product is the number of GPUs of all nodes of a task.",
+                *_PREPARED,
+                "    sbatch slurm/multi_node.sbatch outputs/night",
+            ),
+        ),
         "ablation.sbatch": render_array(
             SlurmConfig(tasks=16, cpus_per_task=8, mem="64G", setup=_SETUP),
             Placement.of_any_run("rel-ablation"),

@@ -35,6 +35,7 @@ RENDERED = {
     "array_full.sbatch": render_array(FULL, PLACE, after="afterany:4710"),
     "array_default.sbatch": render_array(SlurmConfig(), PLACE),
     "array_cpu.sbatch": render_array(SlurmConfig(tasks=4, gpus_per_task=0, time="10"), PLACE),
+    "array_over_nodes.sbatch": render_array(SlurmConfig(tasks=2, nodes_per_task=2), PLACE),
     "report_full.sbatch": render_report(FULL, PLACE, array_job="4711"),
     "report_default.sbatch": render_report(SlurmConfig(), PLACE, array_job="4711"),
 }

@@ -123,22 +123,35 @@ def test_the_home_file_lies_where_such_files_lie(environ: dict[str, str], file: 
 
 
 @pytest.mark.parametrize(
-    ("gpus", "tensor", "pipeline", "fits"),
-    [(1, 1, 1, True), (8, 2, 1, True), (8, 2, 4, True), (4, 8, 1, False), (0, 1, 1, True)],
+    ("gpus", "nodes", "tensor", "pipeline", "fits"),
+    [
+        (1, 1, 1, 1, True),
+        (8, 1, 2, 1, True),
+        (8, 1, 2, 4, True),
+        (4, 1, 8, 1, False),
+        # On the CPU there is nothing to count.
+        (0, 1, 1, 1, True),
+        (0, 2, 2, 1, True),
+        # An engine over several nodes takes all that they have.
+        (8, 2, 8, 2, True),
+        (8, 2, 4, 1, False),
+        (8, 2, 8, 4, False),
+    ],
 )
 def test_a_task_gets_gpus_for_whole_engines(
-    tmp_path: Path, gpus: int, tensor: int, pipeline: int, *, fits: bool
+    tmp_path: Path, gpus: int, nodes: int, tensor: int, pipeline: int, *, fits: bool
 ) -> None:
+    given = {"gpus_per_task": gpus, "nodes_per_task": nodes}
     wanted = config(
         {},
         tensor_parallel_size=tensor,
         engine_args={"pipeline_parallel_size": pipeline},
     )
     if fits:
-        slurm_settings(wanted, {"gpus_per_task": gpus}, tmp_path / "none")
+        slurm_settings(wanted, given, tmp_path / "none")
     else:
         with pytest.raises(ConfigError, match=f"one engine needs {tensor * pipeline}"):
-            slurm_settings(wanted, {"gpus_per_task": gpus}, tmp_path / "none")
+            slurm_settings(wanted, given, tmp_path / "none")
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,15 @@
-"""Submitting, with an sbatch that is faked: what is queued, what is noted, what is said.
-
-After submitit's habit: a command `sbatch` of our own in PATH, for machines without SLURM.
-"""
+"""Submitting, with an sbatch that is faked: what is queued, what is noted, what is said."""
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from fake_slurm import FakeSlurm
 
 from rel_batch.config import RunConfig, read_config
 from rel_batch.errors import EngineError, LaunchError, StoreError
@@ -23,67 +20,6 @@ from rel_batch.launch.slurm_watch import Cancelled, cancel, read_arrays
 from rel_batch.slurm_settings import SlurmConfig
 
 REPOSITORY = Path(__file__).parents[2]
-
-
-class FakeSlurm:
-    """Commands that note how they were called and answer what a test has laid down."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.bin = folder / "bin"
-        self.bin.mkdir()
-        for name in ("sbatch", "squeue", "scontrol", "scancel", "sacct"):
-            self.answer(name, "", code=0)
-        self._write("sbatch", _FAKE_SBATCH)
-        self.refuse(0)
-
-    def answer(self, name: str, text: str, *, code: int = 0, error: str = "") -> None:
-        """Let a command print `text` whatever it is asked."""
-        self._write(
-            name,
-            f'echo {name} "$@" >> {self.folder}/calls\nprintf %s {shlex.quote(text)}\n'
-            f"printf %s {shlex.quote(error)} >&2\nexit {code}\n",
-        )
-
-    def refuse(self, number: int) -> None:
-        """Let sbatch refuse its call of this number, from 1 on; 0 for none."""
-        (self.folder / "refuse").write_text(str(number))
-
-    @property
-    def scripts(self) -> list[str]:
-        """What was queued."""
-        return [path.read_text() for path in sorted(self.folder.glob("script-*"))]
-
-    @property
-    def calls(self) -> list[str]:
-        file = self.folder / "calls"
-        return file.read_text().splitlines() if file.exists() else []
-
-    def _write(self, name: str, body: str) -> None:
-        file = self.bin / name
-        file.write_text(f"#!/bin/bash\nset -e\ncd {self.folder}\n{body}")
-        file.chmod(0o755)
-
-
-_FAKE_SBATCH = """
-number=$(($(ls script-* refused-* 2>/dev/null | wc -l) + 1))
-if [ "$(cat refuse)" = "$number" ]; then
-    cat > refused-$number
-    echo "sbatch: error: Batch job submission failed: Invalid account" >&2
-    exit 1
-fi
-cat > script-$number
-echo $((4710 + number))
-"""
-
-
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
-    folder = tmp_path / "fake"
-    folder.mkdir()
-    found = FakeSlurm(folder)
-    monkeypatch.setenv("PATH", f"{found.bin}:{os.environ['PATH']}")
-    return found
 
 
 @pytest.fixture
@@ -267,7 +203,7 @@ def test_a_gentle_end_forbids_to_requeue_before_it_stops_anything(
     assert cancel(submitted, Slurm.find(), now=False) == [
         Cancelled(Submission("4711", 4, "4712"), num_waiting=1, num_running=2)
     ]
-    assert [call for call in fake.calls if not call.startswith(("squeue", "sacct"))] == [
+    assert [call for call in fake.calls if call.startswith(("scontrol", "scancel"))] == [
         "scontrol update jobid=4711 requeue=0",
         "scancel --quiet --state=PENDING 4711",
         "scancel --quiet --batch --signal=USR2 4711",
@@ -356,3 +292,29 @@ def test_the_command_reads_its_options_and_prints_what_to_do_next(
         path=os.environ["PATH"],
     )
     assert again.stdout == "4713 4714\n"
+
+
+def test_a_sweep_is_one_run_for_each_checkpoint_and_one_report_of_all(
+    tmp_path: Path, fake: FakeSlurm, config: RunConfig
+) -> None:
+    checkpoints = tmp_path / "checkpoints.txt"
+    checkpoints.write_text("Qwen/Qwen3-8B\n# not this one\n\nmodels/my model\n")
+    command = fake.bin / "rel-batch"
+    command.write_text(f'#!/bin/bash\nexec {sys.executable} -m rel_batch "$@"\n')
+    command.chmod(0o755)
+    done = subprocess.run(
+        [REPOSITORY / "slurm" / "sweep.sh", tmp_path / "night.yaml", checkpoints, "--tasks", "2"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CONFIG_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "night-Qwen3-8B: 4711 4712\nnight-my-model: 4713 4714\n4715\n"
+    runs = sorted(path.name for path in config.folder.parent.iterdir())
+    assert runs == ["night-Qwen3-8B", "night-my-model"]
+    said = [call for call in fake.calls if "--wrap" in call]
+    assert len(said) == 1
+    assert "--dependency=afterany:4712:4714" in said[0]
+    assert "report 'outputs/night-Qwen3-8B' 'outputs/night-my-model' -o" in said[0]

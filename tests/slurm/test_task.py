@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
+from fake_slurm import FakeSlurm
 
+from rel_batch.config import read_config
 from rel_batch.errors import LaunchError
 from rel_batch.launch.slurm import JobView
+from rel_batch.launch.slurm_submit import prepare_run
 from rel_batch.launch.slurm_task import Ended, Life, remove_scratch, why_not_again
+from rel_batch.store import RunFolder
 
+REPOSITORY = Path(__file__).parents[2]
 RUNNING = JobView(state="RUNNING", may_requeue=True, preempted=False, end=None)
 PREEMPTED = JobView(state="RUNNING", may_requeue=True, preempted=True, end=None)
 STOPPED = Ended(stopped=True, num_missing=10, num_added=5)
@@ -96,3 +107,95 @@ def test_scratch_is_removed_and_what_is_not_ours_is_kept(tmp_path: Path) -> None
     for folder in (ours, shared, tmp_path / "absent"):
         remove_scratch(folder)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["b", "thesis.tex"]
+
+
+# The whole task, with a controller that is faked.
+
+SHOWN = "JobId=9 ArrayJobId=7 ArrayTaskId=3 JobState={state} Requeue=1 EndTime=Unknown\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run that takes some seconds."""
+    script = tmp_path / "replies.jsonl"
+    file = tmp_path / "night.yaml"
+    file.write_text(
+        f"run: night\noutput_dir: {tmp_path}/out\nmodel: {{path: none}}\n"
+        "instances: {tasks: [REL-A1]}\n"
+        f"engine: {{kind: fake, fake_replies: scripted, fake_script: {script}}}\n"
+    )
+    config = read_config(file)
+    folder = prepare_run(config, allow_rejected=False).run
+    lines = [
+        {"instance": instance.key, "reply": "0", "delay_s": 0.5}
+        for instance in folder.iter_instances()
+    ]
+    script.write_text("\n".join(map(json.dumps, lines)))
+    return folder.path
+
+
+def start_task(run: Path, *options: object, **environ: str) -> subprocess.Popen[str]:
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "SLURM_JOB_ID": "9"}
+    variables |= {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "rel_batch", "slurm", "task", str(run), *map(str, options)],
+        env=variables | environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def num_rows(run: Path) -> int:
+    return len(RunFolder.open(run).finished_keys())
+
+
+def wait_for_a_row(run: Path) -> None:
+    end = time.monotonic() + 120
+    while not num_rows(run):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("number", "state", "requeues"),
+    [
+        (signal.SIGUSR2, "RUNNING", ["scontrol requeue 7_3"]),
+        (signal.SIGTERM, "COMPLETING", []),
+    ],
+)
+def test_a_task_that_is_stopped_keeps_its_rows_and_asks_the_controller(
+    fake: FakeSlurm, run: Path, number: signal.Signals, state: str, requeues: list[str]
+) -> None:
+    fake.answer("scontrol", SHOWN.format(state=state))
+    task = start_task(run)
+    wait_for_a_row(run)
+    task.send_signal(number)
+    said, _ = task.communicate(timeout=240)
+    assert task.returncode == 7, said
+    assert f"stopped by {number.name}" in said
+    assert 0 < num_rows(run) < 8
+    assert [call for call in fake.calls if "requeue" in call] == requeues
+    assert "scontrol --oneliner show job 7_3" in fake.calls
+    # A second life, which SLURM counts, does the rest, and removes its caches.
+    scratch = run.parent / "scratch"
+    (scratch / "vllm").mkdir(parents=True)
+    again = start_task(run, "--scratch", scratch, SLURM_RESTART_COUNT="1")
+    said, _ = again.communicate(timeout=240)
+    assert again.returncode == 0, said
+    assert "task 7_3" in said
+    assert "life 2" in said
+    assert num_rows(run) == 8
+    assert not scratch.exists()
+
+
+def test_a_controller_that_does_not_answer_costs_no_row(fake: FakeSlurm, run: Path) -> None:
+    fake.answer("scontrol", "", code=1, error="Unable to contact slurm controller")
+    task = start_task(run)
+    wait_for_a_row(run)
+    task.send_signal(signal.SIGUSR2)
+    said, _ = task.communicate(timeout=240)
+    assert task.returncode == 7, said
+    assert "cannot be requeued: " in said
+    assert "Unable to contact" in said
+    assert num_rows(run) > 0

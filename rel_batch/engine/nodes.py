@@ -1,0 +1,93 @@
+"""One engine over several nodes, for a model that is larger than a node: vLLM's own support.
+
+    nodes = Nodes.from_environment(os.environ)     # None on a single node
+    LLM(**arguments, **nodes.arguments)            # on the node that leads
+    follow(arguments, nodes, log_file)             # on the others, until that one ends
+
+The nodes find each other by REL_BATCH_HEAD (host:port, set by the script) and by the number that
+SLURM gives each node of a step. No Ray is needed. Surprising: a node that follows has no engine,
+no claims and no store; it runs its share of each forward pass, and ends with the step.
+"""
+
+# vLLM is only partly typed.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from rel_batch.engine.process import output_to
+from rel_batch.errors import EngineError
+
+HEAD = "REL_BATCH_HEAD"
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """This node's place among those of one engine.
+
+    Attributes:
+        number: how many nodes there are, at least 2.
+        rank: which of them this is; 0 leads.
+        host, port: where the one that leads is met.
+    """
+
+    number: int
+    rank: int
+    host: str
+    port: int
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str]) -> Self | None:
+        """None where an engine has one node. Raises EngineError for half a description."""
+        head = environ.get(HEAD)
+        if not head:
+            return None
+        host, _, port = head.rpartition(":")
+        number, rank = environ.get("SLURM_STEP_NUM_NODES", ""), environ.get("SLURM_NODEID", "")
+        if not host or not all(text.isascii() and text.isdigit() for text in (port, number, rank)):
+            raise EngineError(
+                f"{HEAD} is {head!r}, SLURM_STEP_NUM_NODES {number!r} and SLURM_NODEID {rank!r}: "
+                "expected host:port and two numbers",
+                hint="start it by srun with one task on each node, as slurm/multi_node.sbatch does",
+            )
+        if int(number) < 2:
+            return None
+        return cls(int(number), int(rank), host, int(port))
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == 0
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """vLLM's arguments for this place."""
+        return {
+            "nnodes": self.number,
+            "node_rank": self.rank,
+            "master_addr": self.host,
+            "master_port": self.port,
+            "distributed_executor_backend": "mp",
+        }
+
+
+def follow(arguments: Mapping[str, Any], nodes: Nodes, log_file: Path) -> None:
+    """Run this node's share of an engine that another node leads, until its processes end.
+
+    `arguments` are those that the other node has, placement aside.
+    """
+    from vllm.config import StructuredOutputsConfig
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.usage.usage_lib import UsageContext
+    from vllm.v1.executor.multiproc_executor import MultiprocExecutor
+
+    own = {**arguments, **nodes.arguments}
+    own["structured_outputs_config"] = StructuredOutputsConfig(**own["structured_outputs_config"])
+    with output_to(log_file):
+        config = EngineArgs(**own).create_engine_config(UsageContext.LLM_CLASS, headless=True)
+        executor = MultiprocExecutor(config, monitor_workers=False)
+        executor.start_worker_monitor(inline=True)
