@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rel_batch.cli.data import baselines, data
+from rel_batch.cli.slurm import slurm
 from rel_batch.cli.running import (
     ConfigPath,
     Overrides,
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 
 app.add_typer(data, name="data")
+app.add_typer(slurm, name="slurm")
 app.command()(baselines)
 app.command()(run)
 app.command()(join)
