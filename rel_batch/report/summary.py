@@ -15,7 +15,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from rel_batch.records import SCORING_VERSION, STATUSES_WITHOUT_REPLY, Status
@@ -32,7 +32,8 @@ _Z95 = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A share with its n and its 95% Wilson interval; all None where n is 0."""
+    """A share with its n and its 95% interval, which is None where there is none; all None where n
+    is 0."""
 
     successes: int
     n: int
@@ -87,6 +88,7 @@ class Group:
         upstream: rows that the reference evaluator's rules call correct; None if not asked.
         audited: rows that are correct by audited gold; None if not asked.
         audited_differs: rows on which strict and audited disagree.
+        interval: 95% interval of the headline over instances, where one has several samples.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Group:
     upstream: int | None = None
     audited: int | None = None
     audited_differs: int = 0
+    interval: tuple[float, float] | None = None
 
     @property
     def missing(self) -> int:
@@ -118,21 +121,30 @@ class Group:
 
     @property
     def headline_rate(self) -> Rate:
-        """Accuracy or exact match."""
-        return wilson(self.correct, self.n)
+        """Accuracy or exact match. Samples of one instance are not taken as independent."""
+        rate = wilson(self.correct, self.n)
+        if self.interval is None:
+            return rate
+        low, high = self.interval
+        return replace(rate, low=low, high=high)
 
     @property
     def completion_rate(self) -> Rate | None:
         """Of all that was planned, how much met every requirement; None for accuracy tasks."""
-        return None if self.headline == "accuracy" else wilson(self.correct, self.planned)
+        return None if self.headline == "accuracy" else self._rate(self.correct, self.planned)
 
     @property
     def upstream_rate(self) -> Rate | None:
-        return None if self.upstream is None else wilson(self.upstream, self.n)
+        return None if self.upstream is None else self._rate(self.upstream, self.n)
 
     @property
     def audited_rate(self) -> Rate | None:
-        return None if self.audited is None else wilson(self.audited, self.n)
+        return None if self.audited is None else self._rate(self.audited, self.n)
+
+    def _rate(self, successes: int, n: int) -> Rate:
+        """Wilson's, but without an interval where the rows are not independent."""
+        rate = wilson(successes, n)
+        return rate if self.interval is None else replace(rate, low=None, high=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +280,8 @@ class _Tally:
         self.counts: Counter[str] = Counter()
         self.statuses: Counter[str] = Counter()
         self.sums: dict[str, float] = dict.fromkeys(_MEANS, 0.0)
+        # Correct rows and all rows of each instance.
+        self.instances: dict[str, tuple[int, int]] = {}
 
     @classmethod
     def of(cls, tallies: Iterable[_Tally]) -> _Tally:
@@ -275,6 +289,7 @@ class _Tally:
         for tally in tallies:
             total.counts.update(tally.counts)
             total.statuses.update(tally.statuses)
+            total.instances.update(tally.instances)
             for name in _MEANS:
                 total.sums[name] += tally.sums[name]
         return total
@@ -283,6 +298,8 @@ class _Tally:
         counts = self.counts
         counts["n"] += 1
         counts["correct"] += row.correct
+        correct, samples = self.instances.get(row.instance_key, (0, 0))
+        self.instances[row.instance_key] = (correct + row.correct, samples + 1)
         if row.status in STATUSES_WITHOUT_REPLY:
             self.statuses[row.status] += 1
         elif row.status in TRUNCATED:
@@ -325,5 +342,18 @@ class _Tally:
             upstream=counts["upstream"] if counts["upstream_asked"] else None,
             audited=counts["audited"] if counts["audited_asked"] else None,
             audited_differs=counts["audited_differs"],
+            interval=self._interval(),
             **means,
         )
+
+    def _interval(self) -> tuple[float, float] | None:
+        """The bootstrap's over instances; None where each has one sample, and Wilson's will do."""
+        if all(samples == 1 for _, samples in self.instances.values()):
+            return None
+        import numpy as np
+
+        from rel_batch.report.statistics import estimate_share  # which needs this module
+
+        shares = [correct / samples for correct, samples in self.instances.values()]
+        found = estimate_share(np.array(shares, np.float64), single=False)
+        return None if found.low is None or found.high is None else (found.low, found.high)

@@ -188,19 +188,17 @@ def _warnings(summary: Summary) -> list[Text]:
     if statuses:
         told = ", ".join(f"{status} {count}" for status, count in sorted(statuses.items()))
         warnings.append(Text(f"Errors (no reply): {told}.", style="red"))
-    if summary.samples > 1:
-        warnings.append(
-            Text(
-                f"Each instance has up to {summary.samples} samples; the intervals take them "
-                "as independent and are too narrow.",
-                style="yellow",
-            )
-        )
     return warnings
 
 
 def _legend(summary: Summary, columns: Sequence[_Column], *, full: bool) -> Text:
     told = ["95% Wilson intervals in brackets. All rows count: only a correct one is a success."]
+    if summary.samples > 1:
+        told[0] = (
+            f"n counts rows, of up to {summary.samples} samples an instance. 95% intervals in "
+            "brackets: bootstrap over instances, Wilson's where each has one sample or all agree. "
+            "All rows count: only a correct one is a success."
+        )
     told += [
         f"{column.heading if full else column.short}: {column.meaning}."
         for column in columns

@@ -272,8 +272,8 @@ def test_the_slopes_interval_covers_the_truth_in_95_of_100() -> None:
     rc = np.tile(np.arange(2.0, 12.0), 15)
     chance = 1 / (1 + np.exp(-(0.5 - 0.15 * rc)))
     covered: list[bool] = []
-    for _ in range(300):
+    for _ in range(1_000):
         slope = trend(rc, rng.binomial(1, chance).astype(np.float64), np.ones(len(rc))).slope
         low, high = slope.low, slope.high
         covered.append(low is not None and high is not None and low <= -0.15 <= high)
-    assert 0.92 <= np.mean(covered) <= 0.98
+    assert 0.93 <= np.mean(covered) <= 0.97

@@ -42,6 +42,36 @@ def test_nothing_is_estimated_from_no_rows() -> None:
     assert (wilson(0, 0).low, wilson(0, 0).high) == (None, None)
 
 
+def test_samples_of_an_instance_are_one_observation_of_the_interval(tmp_path: Path) -> None:
+    requests = [
+        request(n, sample=sample, key=f"r{n}-{sample}") for n in range(4) for sample in range(8)
+    ]
+    run = new_run(tmp_path / "run", requests=requests, num_instances=4)
+    # Two instances are always right, two never: 16 of 32 rows, but 2 of 4 instances.
+    run.publish_part(
+        0,
+        [
+            completion(
+                int(r.instance_key[1:]),
+                sample=r.sample,
+                request_key=r.key,
+                reply="2" if r.instance_key in ("i0", "i1") else "3",
+            )
+            for r in requests
+        ],
+    )
+    score_run(run)
+    (group,) = summarise(run).groups
+    rate = group.headline_rate
+    assert (rate.successes, rate.n, rate.estimate) == (16, 32, 0.5)
+    alone = wilson(16, 32)
+    assert rate.low is not None
+    assert alone.low is not None
+    assert rate.low < alone.low
+    assert group.upstream_rate is not None
+    assert group.upstream_rate.low is None
+
+
 def test_every_row_is_answered_truncated_or_without_a_reply(tmp_path: Path) -> None:
     statuses = ["ok", "constraint_violated", "truncated", "truncated_thinking", "too_long"]
     run = new_run(tmp_path / "run", num_instances=5)

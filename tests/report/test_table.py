@@ -95,9 +95,10 @@ def test_columns_of_errors_and_missing_rows_are_there_only_where_there_are_any(
     assert "Errors (no reply): too_long 1." in rendered(summary, 200)
 
 
-def test_several_samples_are_said_to_make_the_interval_too_narrow(summary: Summary) -> None:
+def test_several_samples_are_said_to_be_taken_together(summary: Summary) -> None:
     text = rendered(dataclasses.replace(summary, samples=4), 200)
-    assert "up to 4 samples; the intervals take them as independent" in text
+    assert "up to 4 samples an instance" in text
+    assert "bootstrap over instances" in text
 
 
 def test_an_empty_run_says_so(summary: Summary) -> None:
