@@ -1,8 +1,8 @@
 """One engine over several nodes, for a model that is larger than a node: vLLM's own support.
 
     nodes = Nodes.from_environment(os.environ)     # None on a single node
-    LLM(**arguments, **nodes.arguments)            # on the node that leads
-    follow(arguments, nodes, log_file)             # on the others, until that one ends
+    LLM(**arguments | nodes.arguments)             # on the node that leads
+    follow(arguments | nodes.arguments, log_file)  # on the others, until that one ends
 
 The nodes find each other by REL_BATCH_HEAD (host:port, set by the script) and by the number that
 SLURM gives each node of a step. No Ray is needed. Surprising: a node that follows has no engine,
@@ -75,19 +75,19 @@ class Nodes:
         }
 
 
-def follow(arguments: Mapping[str, Any], nodes: Nodes, log_file: Path) -> None:
+def follow(arguments: Mapping[str, Any], log_file: Path) -> None:
     """Run this node's share of an engine that another node leads, until its processes end.
 
-    `arguments` are those that the other node has, placement aside.
+    `arguments` are vLLM's for this node.
     """
     from vllm.config import StructuredOutputsConfig
     from vllm.engine.arg_utils import EngineArgs
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
-    own = {**arguments, **nodes.arguments}
-    own["structured_outputs_config"] = StructuredOutputsConfig(**own["structured_outputs_config"])
     with output_to(log_file):
+        grammars = StructuredOutputsConfig(**arguments["structured_outputs_config"])
+        own: dict[str, Any] = {**arguments, "structured_outputs_config": grammars}
         config = EngineArgs(**own).create_engine_config(UsageContext.LLM_CLASS, headless=True)
         executor = MultiprocExecutor(config, monitor_workers=False)
         executor.start_worker_monitor(inline=True)

@@ -33,6 +33,7 @@ from rel_batch.checkpoint import Checkpoint
 from rel_batch.config import Backend, EngineConfig, ModelConfig
 from rel_batch.engine import EngineDiedError, EngineMemoryError, failed_completion
 from rel_batch.engine.calls import Answer, Call, TokenScore
+from rel_batch.engine.nodes import Nodes
 from rel_batch.engine.process import become_parent, output_to
 from rel_batch.engine.steps import Steps, request_steps
 from rel_batch.errors import ConfigError, EngineError, unknown_name
@@ -110,10 +111,15 @@ class VllmEngine:
         self._is_whitespace: dict[int, bool] = {}
         self._num_calls = 0
         log_start = log_file.stat().st_size if log_file.exists() else 0
-        _prepare_environment(settings)
+        prepare_environment(settings)
         try:
             with output_to(log_file):
-                self._llm = _start(checkpoint, model, settings, max_model_len, seeded, seed)
+                from vllm import LLM
+
+                arguments = engine_arguments(
+                    checkpoint, model, settings, max_model_len, seeded, seed
+                )
+                self._llm = LLM(**arguments)
             # vLLM sets up its logger while it starts; from here on it stays off the terminal.
             logging.getLogger("vllm").handlers = [logging.FileHandler(log_file)]
             self._tokenizer = self._llm.get_tokenizer()
@@ -327,7 +333,8 @@ def check_engine_args(engine_args: Mapping[str, Any]) -> None:
             raise ConfigError(unknown_name("vLLM argument engine.engine_args", name, known))
 
 
-def _prepare_environment(settings: EngineConfig) -> None:
+def prepare_environment(settings: EngineConfig) -> None:
+    """What vLLM reads from the environment, before it is imported."""
     become_parent()
     for variable, value in {
         # Forking a process that has threads, or a CUDA context, is undefined.
@@ -340,15 +347,15 @@ def _prepare_environment(settings: EngineConfig) -> None:
         os.environ["VLLM_BATCH_INVARIANT"] = "1"
 
 
-def _start(
+def engine_arguments(
     checkpoint: Checkpoint,
     model: ModelConfig,
     settings: EngineConfig,
     max_model_len: int,
     seeded: bool,
     seed: int,
-) -> Any:
-    from vllm import LLM
+) -> dict[str, Any]:
+    """vLLM's arguments for an engine, on this node of those that it has. Raises RelBatchError."""
     from vllm.platforms import current_platform
 
     from rel_batch.engine.structured_outputs import carrier_of
@@ -387,7 +394,8 @@ def _start(
             cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
             arguments["dtype"] = "bfloat16" if has_bf16_instructions(cpuinfo) else "float32"
     arguments.update(settings.engine_args)
-    return LLM(**arguments)
+    nodes = Nodes.from_environment(os.environ)
+    return arguments if nodes is None else arguments | nodes.arguments
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from rel_batch.engine.fake import (
     scripted_replies,
 )
 from rel_batch.engine.fake_process import FakeProcessEngine
+from rel_batch.errors import EngineError
 from rel_batch.launch.devices import holders_of_visible_devices
 from rel_batch.launch.setup import Setup
 
@@ -55,6 +56,29 @@ def load_engine(setup: Setup, log_file: Path, say: Callable[[str], None]) -> Eng
         raise
     say(f"engine ready after {time.monotonic() - started:.0f} s")
     return engine
+
+
+def follow_engine(setup: Setup, log_file: Path) -> None:
+    """Run this node's share of an engine over several nodes, until the step ends.
+
+    Raises EngineError.
+    """
+    from rel_batch.engine.nodes import follow
+    from rel_batch.engine.vllm import engine_arguments, prepare_environment
+
+    if setup.checkpoint is None:
+        raise EngineError("the fake engine has one node; set slurm.nodes_per_task to 1")
+    config = setup.config
+    prepare_environment(config.engine)
+    arguments = engine_arguments(
+        setup.checkpoint,
+        config.model,
+        config.engine,
+        setup.max_model_len,
+        _is_seeded(setup),
+        config.seed,
+    )
+    follow(arguments, log_file)
 
 
 def start_within_memory(
@@ -108,10 +132,14 @@ def _start(
         setup.config.model,
         settings,
         max_model_len=setup.max_model_len,
-        seeded=any(arm.temperature > 0 for arm in setup.config.arms),
+        seeded=_is_seeded(setup),
         seed=setup.config.seed,
         log_file=log_file,
     )
+
+
+def _is_seeded(setup: Setup) -> bool:
+    return any(arm.temperature > 0 for arm in setup.config.arms)
 
 
 def _fake_engine(setup: Setup) -> Engine:

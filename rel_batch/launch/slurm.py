@@ -24,6 +24,8 @@ from rel_batch.errors import LaunchError
 
 _TIMEOUT_S = 60.0
 _SUBMIT_TIMEOUT_S = 300.0
+# Of a job that ends between a look at the queue and the next command.
+_ENDED_ALREADY = ("already finished", "Invalid job id")
 _QUEUE_FORMAT = "%i|%T|%r|%N|%M|%L"
 
 
@@ -123,8 +125,12 @@ class Slurm:
         self._run("scontrol", "requeue", job)
 
     def forbid_requeue(self, job: str) -> None:
-        """Let a job end where it ends. Raises LaunchError."""
-        self._run("scontrol", "update", f"jobid={job}", "requeue=0")
+        """Let a job end where it ends. Raises LaunchError, but not where it has ended."""
+        command = ("scontrol", "update", f"jobid={job}", "requeue=0")
+        done = _answered(command)
+        said = _complaint(done)
+        if done.returncode != 0 and not any(word in said for word in _ENDED_ALREADY):
+            raise LaunchError(f"{' '.join(command[:3])}: {said}")
 
     def queue(self, jobs: Sequence[str]) -> list[QueuedTask]:
         """The tasks of some jobs that wait, run or ended just now, each array task by itself."""

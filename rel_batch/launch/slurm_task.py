@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 from collections.abc import Callable, Mapping
@@ -19,8 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from rel_batch.engine.nodes import Nodes
 from rel_batch.errors import LaunchError
-from rel_batch.launch.devices import places
+from rel_batch.launch.devices import Place, places
+from rel_batch.launch.engines import follow_engine
 from rel_batch.launch.joining import work_here
 from rel_batch.launch.progress import Progress
 from rel_batch.launch.setup import load_setup
@@ -123,8 +126,15 @@ def run_task(
         progress.say(_greeting(life, environ, num_requests - num_before))
         if num_before == num_requests:
             return 0
+        nodes = Nodes.from_environment(environ)
+        if nodes is not None and not nodes.leads:
+            # What a signal means is for the node that leads; its end is this one's.
+            progress.say(f"node {nodes.rank} of {nodes.number} follows {nodes.host}")
+            log_file = run.path / "logs" / f"engine-slurm-{life.name}-node{nodes.rank}.log"
+            follow_engine(load_setup(run), log_file)
+            return num_requests - count_finished(run).total()
         try:
-            _work(run, progress, stop, workers, environ)
+            _work(run, life, progress, stop, workers, environ)
         except StopRequested as request:
             progress.say(f"stopped by {request.reason}; what has finished is on disk")
     num_finished = count_finished(run).total()
@@ -142,6 +152,7 @@ def run_task(
 
 def _work(
     run: RunFolder,
+    life: Life,
     progress: Progress,
     stop: Stop,
     workers: int | None,
@@ -149,9 +160,13 @@ def _work(
 ) -> None:
     with stop.interruptible():
         setup = load_setup(run)
-        where = places(setup.config, workers, environ)
+        # An engine over several nodes takes whatever the task has.
+        several = Nodes.from_environment(environ) is not None
+        where = [Place()] if several else places(setup.config, workers, environ)
     if len(where) == 1:
-        work_here(setup, progress, stop)
+        # Whoever watches the run sees which task works on what.
+        worker = f"slurm-{life.name}-{life.restarts}-{secrets.token_hex(2)}"
+        work_here(setup, progress, stop, worker=worker)
     else:
         Supervisor(setup, where, progress, stop, FailureLimit()).run()
 

@@ -237,7 +237,7 @@ def test_the_last_task_requeues_itself_and_not_the_array(site: Site) -> None:
 
 
 def test_a_gentle_end_keeps_the_rows_and_a_new_submission_goes_on(site: Site) -> None:
-    job = site.submit("ended", "--tasks", 2, "--throttle", 1)
+    job = site.submit("ended", "--tasks", 2, "--throttle", 1, delay_s=1.0)
     job.wait_until_at_work()
     shown = site.rel_batch("slurm", "status", job.run)
     assert f"array job {job.array}: " in shown

@@ -218,6 +218,17 @@ def test_an_end_at_once_takes_the_report_job_along(fake: FakeSlurm, submitted: P
     ]
 
 
+@pytest.mark.parametrize("said", ["Job has already finished", "Invalid job id specified"])
+def test_an_array_that_ends_meanwhile_is_no_error(
+    fake: FakeSlurm, submitted: Path, said: str
+) -> None:
+    fake.answer("scontrol", "", code=1, error=said)
+    assert len(cancel(submitted, Slurm.find(), now=False)) == 1
+    fake.answer("scontrol", "", code=1, error="Unable to contact slurm controller")
+    with pytest.raises(LaunchError, match="Unable to contact"):
+        cancel(submitted, Slurm.find(), now=False)
+
+
 def test_an_array_that_has_ended_is_left_alone(fake: FakeSlurm, submitted: Path) -> None:
     fake.answer("squeue", "4711_0|COMPLETED|None|n1|1:00|0:00\n")
     assert cancel(submitted, Slurm.find(), now=False) == []
