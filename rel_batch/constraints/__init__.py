@@ -23,6 +23,7 @@ from typing import Literal, get_args
 from rel_batch.constraints.expressions import (
     Chars,
     Expression,
+    Nothing,
     OneOf,
     Repeat,
     Rule,
@@ -42,6 +43,7 @@ __all__ = [
     "Constraint",
     "Expression",
     "Kind",
+    "Nothing",
     "OneOf",
     "Repeat",
     "Rule",

@@ -23,6 +23,7 @@ from rel_batch.constraints import (
     Chars,
     Constraint,
     Expression,
+    Nothing,
     OneOf,
     Repeat,
     Rule,
@@ -32,10 +33,14 @@ from rel_batch.constraints import (
 )
 
 _CLASSES: dict[str, type[Expression]] = {
-    cls.__name__: cls for cls in (Chars, OneOf, Repeat, Rule, Seq, Subset, Text)
+    cls.__name__: cls for cls in (Chars, Nothing, OneOf, Repeat, Rule, Seq, Subset, Text)
 }
 # Leaves that are loaded only where a constraint uses them.
-_LOADED_ON_USE = dict.fromkeys(("Molecule", "Spellings"), "rel_batch.constraints.molecules")
+_LOADED_ON_USE = {
+    "Molecule": "rel_batch.constraints.molecules",
+    "NewMolecules": "rel_batch.constraints.molecules",
+    "Substructure": "rel_batch.chem.substructure_leaf",
+}
 
 
 def encode(constraint: Constraint) -> str:

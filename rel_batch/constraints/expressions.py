@@ -129,6 +129,31 @@ class Chars(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Nothing(Expression):
+    """No text at all, and why: a constraint that cannot be met by any reply."""
+
+    reason: str
+
+    def first(self) -> int:
+        return 0
+
+    def step(self, state: Hashable, char: str) -> None:  # noqa: ARG002
+        return None
+
+    def is_final(self, state: Hashable) -> bool:  # noqa: ARG002
+        return False
+
+    def next_chars(self, state: Hashable) -> frozenset[str]:  # noqa: ARG002
+        return frozenset()
+
+    def distance(self, state: Hashable) -> int:  # noqa: ARG002
+        return 1 << 30
+
+    def text_form(self) -> str:
+        return f"<nothing: {self.reason}>"
+
+
+@dataclass(frozen=True, slots=True)
 class Seq(Expression):
     """Its parts, one after the other."""
 

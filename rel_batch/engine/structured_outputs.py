@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rel_batch.config import Backend
-from rel_batch.constraints import Constraint
+from rel_batch.constraints import Constraint, Nothing
 from rel_batch.constraints.dialects import (
     UntranslatableError,
     is_grammar,
@@ -112,6 +112,8 @@ def compile_check(constraint: Constraint, backend: Backend, tokenizer: Any) -> s
     """
     if constraint.expression is None:
         return None
+    if isinstance(constraint.expression, Nothing):
+        return constraint.expression.reason
     matcher = matcher_of(constraint, backend)
     try:
         if matcher == "machine":

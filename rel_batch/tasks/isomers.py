@@ -66,6 +66,11 @@ class MissingIsomersTask(Task):
             return Constraint(kind)
         if kind == "json":
             return self.json_shape(instance).constraint(kind)
+        if kind == "formula":
+            from rel_batch.chem.assisted import missing_isomers
+
+            given = tuple(instance.answer["molecules"])
+            return Constraint(kind, missing_isomers(given, "<smiles>", "</smiles>"))
         return around_smiles(kind, _lines)
 
     def json_shape(self, instance: Instance) -> JsonValue:  # noqa: ARG002

@@ -11,12 +11,12 @@ unparsed; a motif for an index that is not listed is `wrong_indices`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
-from rel_batch.constraints import Constraint, Expression, Kind, Seq, Text
+from rel_batch.constraints import Constraint, Expression, Kind, Nothing, Seq, Text
 from rel_batch.constraints.json_values import JsonValue, json_array, json_fixed, json_object
 from rel_batch.records import Instance, Score
 from rel_batch.tasks import upstream_chemistry
@@ -68,7 +68,11 @@ class MotifSelectionTask(Task):
             return Constraint(kind)
         if kind == "json":
             return self.json_shape(instance).constraint(kind)
-        return _one_motif_each(kind, len(instance.answer["molecules"]))
+        molecules = instance.answer["molecules"]
+        if kind == "formula":
+            return _one_substructure_each(tuple(molecules), instance.metadata["min_motif_atoms"])
+        count = len(molecules)
+        return around_smiles(kind, lambda smiles: _envelope([smiles] * count))
 
     def json_shape(self, instance: Instance) -> JsonValue:
         count = len(instance.answer["molecules"])
@@ -126,15 +130,20 @@ def _check_number(record: RawRecord, name: str, least: int, stated: str) -> None
 
 
 @lru_cache(maxsize=128)
-def _one_motif_each(kind: Kind, num_molecules: int) -> Constraint:
-    def envelope(smiles: Expression) -> Expression:
-        indices = ",".join(map(str, range(num_molecules)))
-        parts: list[Expression] = [Text(f"<indices>{indices}</indices>")]
-        for index in range(num_molecules):
-            parts += [Text(f"\n<motif_{index}>"), smiles, Text(f"</motif_{index}>")]
-        return Seq(tuple(parts))
+def _one_substructure_each(molecules: tuple[str, ...], min_atoms: int) -> Constraint:
+    from rel_batch.chem.assisted import substructure_of
 
-    return around_smiles(kind, envelope)
+    motifs = [substructure_of(molecule, min_atoms) for molecule in molecules]
+    without = next((motif for motif in motifs if isinstance(motif, Nothing)), None)
+    return Constraint("formula", without or _envelope(motifs))
+
+
+def _envelope(motifs: Sequence[Expression]) -> Expression:
+    """A reply with one motif for each molecule."""
+    parts: list[Expression] = [Text(f"<indices>{','.join(map(str, range(len(motifs))))}</indices>")]
+    for index, motif in enumerate(motifs):
+        parts += [Text(f"\n<motif_{index}>"), motif, Text(f"</motif_{index}>")]
+    return Seq(tuple(parts))
 
 
 MOTIF_SELECTION_TASK = MotifSelectionTask()

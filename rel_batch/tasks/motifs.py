@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from rel_batch.constraints import Constraint, Kind
+from rel_batch.constraints import Constraint, Kind, Nothing
 from rel_batch.constraints.json_values import JsonValue, json_object
 from rel_batch.records import Instance, Score
 from rel_batch.tasks import upstream_chemistry
@@ -61,6 +61,11 @@ class CommonMotifTask(Task):
             return Constraint(kind)
         if kind == "json":
             return self.json_shape(instance).constraint(kind)
+        if kind == "formula":
+            from rel_batch.chem.assisted import substructure_of
+
+            motif = substructure_of(instance.answer["molecules"][0], 1)
+            return Constraint(kind, motif if isinstance(motif, Nothing) else one_smiles(motif))
         return around_smiles(kind, one_smiles)
 
     def json_shape(self, instance: Instance) -> JsonValue:  # noqa: ARG002

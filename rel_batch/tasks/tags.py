@@ -40,7 +40,9 @@ SMILES_RUN: Expression = Repeat(Chars(_SMILES_CHARS), 1, None)
 # The same in JSON, where a backslash would need an escape and no SMILES of REL has one. Bounded,
 # because this rung is; the longest gold has 113 characters.
 JSON_SMILES: JsonValue = json_string(_SMILES_CHARS.replace("\\", ""), 1, 200)
-SMILES_KINDS: tuple[Kind, ...] = ("none", "format", "json", "regex", "syntax", "molecule")
+SMILES_KINDS: tuple[Kind, ...] = (
+    *("none", "format", "json", "regex", "syntax", "molecule", "formula"),
+)
 
 _PLACEHOLDER = "your_smiles_here"
 _MARKUP = " \t\r\n`\"'"

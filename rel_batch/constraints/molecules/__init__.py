@@ -20,7 +20,8 @@ What the engine's hook needs beyond a leaf:
   goes on with what follows it. What follows a molecule must begin with no letter, digit or other
   character of `ALPHABET`.
 
-`Spellings` is the leaf of the assisted rung: molecules out of a finite set.
+`NewMolecules` is the leaf of the assisted rung on REL-C3: molecules of a finite set, each once and
+in any spelling (`graphs.py`, `traces.py`). That of REL-C2 and C4 needs RDKit and lives in `chem/`.
 
 How it works: `automaton.py` (what is remembered of a prefix, and the rules), `completion.py` (the
 ending, which is the proof that there is one), `walks.py` (the vocabulary). These are also
@@ -28,6 +29,6 @@ translated to C (`translate.py`); `native.py` runs what was built.
 """
 
 from rel_batch.constraints.molecules.molecule import ALPHABET, Molecule
-from rel_batch.constraints.molecules.spellings import Spellings
+from rel_batch.constraints.molecules.new_molecules import NewMolecules
 
-__all__ = ["ALPHABET", "Molecule", "Spellings"]
+__all__ = ["ALPHABET", "Molecule", "NewMolecules"]
