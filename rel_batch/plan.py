@@ -77,6 +77,7 @@ def plan_requests(
     left_out: dict[tuple[str, str], set[str]] = {}
     groups: list[_Group] = []
     reserved = {arm.name: _num_reserved_tokens(arm, renderer) for arm in arms}
+    identities = {arm.name: _arm_identity(arm) for arm in arms}
     for instance, prompts in _rendered(instances, arms, renderer):
         group: list[PlannedRequest] = []
         task = task_for(instance.task)
@@ -94,7 +95,7 @@ def plan_requests(
             prompt_digest = hashlib.sha256(array("q", prompt).tobytes()).hexdigest()
             for sample in range(arm.samples):
                 key = _digest(
-                    instance.key, prompt_digest, model_commit, _arm_identity(arm), sample, seed
+                    instance.key, prompt_digest, model_commit, identities[arm.name], sample, seed
                 )
                 group.append(
                     PlannedRequest(

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from rel_batch.cli.data import baselines, data
-from rel_batch.cli.slurm import slurm
 from rel_batch.cli.running import (
     ConfigPath,
     Overrides,
@@ -19,6 +18,8 @@ from rel_batch.cli.running import (
     read_settings,
     run,
 )
+from rel_batch.cli.slurm import slurm
+from rel_batch.cli.watching import compact, status
 
 app = typer.Typer(
     name="rel-batch",
@@ -34,11 +35,14 @@ app.add_typer(slurm, name="slurm")
 app.command()(baselines)
 app.command()(run)
 app.command()(join)
+app.command()(status)
+app.command()(compact)
 
 Baseline = Annotated[
     str | None,
     typer.Option("--baseline", metavar="ARM", help="Compare the other arms with this one."),
 ]
+
 
 @app.command()
 def check(config: ConfigPath, set_: Overrides = None, skip_bad: SkipBad = False) -> None:

@@ -1,4 +1,4 @@
-"""One run on this machine: plan, resume, generate, publish, score.
+"""One run on this machine: plan, resume, generate, publish, score, merge.
 
     outcome = run_locally(config, NoProgress())
 
@@ -24,7 +24,7 @@ from rel_batch.launch.progress import Progress
 from rel_batch.launch.setup import Setup
 from rel_batch.launch.supervisor import Supervisor
 from rel_batch.scoring import score_run
-from rel_batch.store import RunFolder
+from rel_batch.store import RunFolder, compact
 from rel_batch.store.chunks import read_chunk_index
 from rel_batch.worker import FailureLimit, Stop
 
@@ -62,7 +62,10 @@ def run_locally(
         Supervisor(setup, where, progress, stop, limit).run()
     with stop.interruptible():
         score_run(run, overlap=config.scoring.overlap, audited=config.scoring.audited)
-    return RunOutcome(run, num_missing=count_missing(setup))
+        num_missing = count_missing(setup)
+        if not num_missing:
+            compact(run)
+    return RunOutcome(run, num_missing=num_missing)
 
 
 def _prepare(config: RunConfig, progress: Progress) -> Prepared:

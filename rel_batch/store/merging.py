@@ -59,13 +59,13 @@ class _Arm:
 def mergeable_parts(run: RunFolder, parts: Parts, versions: Sequence[str]) -> Parts:
     """The parts without the chunks, and without the merged files, whose scores are incomplete."""
 
-    def scored(path: Path) -> bool:
+    def scored(name: str) -> bool:
         with contextlib.suppress(FileGoneError):
-            return all(run.is_scored(version, path) for version in versions)
+            return all(run.is_scored(version, parts.folder / name) for version in versions)
         return False
 
-    by_chunk = {c: paths for c, paths in parts.by_chunk.items() if all(map(scored, paths))}
-    return Parts(parts.folder, tuple(filter(scored, parts.merged)), by_chunk)
+    by_chunk = {chunk: names for chunk, names in parts.by_chunk.items() if all(map(scored, names))}
+    return Parts(parts.folder, tuple(filter(scored, parts.merged_names)), by_chunk)
 
 
 def write_merged(run: RunFolder, parts: Parts, versions: Sequence[str]) -> tuple[list[Path], int]:

@@ -43,21 +43,26 @@ Rows = tuple[int, list[str], list[_Row]]
 
 @dataclass(frozen=True)
 class Parts:
-    """The files of completions at one moment.
+    """The files of completions at one moment, by name: there may be ten thousand of them.
 
     Attributes:
-        merged: the files of compactions, by number and name.
+        merged_names: the files of compactions, by number and name.
         by_chunk: what workers have published, by chunk and number.
     """
 
     folder: Path
-    merged: tuple[Path, ...]
-    by_chunk: Mapping[int, tuple[Path, ...]]
+    merged_names: tuple[str, ...]
+    by_chunk: Mapping[int, tuple[str, ...]]
+
+    @property
+    def merged(self) -> tuple[Path, ...]:
+        """The files of compactions."""
+        return tuple(self.folder / name for name in self.merged_names)
 
     @property
     def published(self) -> Iterator[Path]:
         """The parts of workers, in their order."""
-        return itertools.chain.from_iterable(self.by_chunk.values())
+        return (self.folder / name for names in self.by_chunk.values() for name in names)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -66,38 +71,50 @@ class Parts:
 
     def of_chunk(self, chunk: int) -> tuple[Path, ...]:
         """The files that may hold rows of a chunk."""
-        return (*self.merged, *self.by_chunk.get(chunk, ()))
-
-    def next_number(self, chunk: int) -> int:
-        """A number that no part of this chunk ever had, as far as this moment shows."""
-        parts = self.by_chunk.get(chunk, ())
-        last = max((part_number(part.name) or 0 for part in parts), default=-1)
-        return max(last + 1, time.time_ns() // 1_000_000) if self.merged else last + 1
+        names = (*self.merged_names, *self.by_chunk.get(chunk, ()))
+        return tuple(self.folder / name for name in names)
 
 
 def list_parts(folder: Path) -> Parts:
     """The files of completions. Raises StoreError where the run folder is not there."""
-    names = set(file_names(folder))
-    # A list is not made in one moment: it may miss a merged file because it was begun too early
-    # and the parts in it because it ended too late. Of two lists the second misses neither,
-    # unless something vanished between them.
-    while not names <= (again := set(file_names(folder))):
-        names = again
     merged: list[tuple[int, str]] = []
     parts: list[tuple[int, int, str]] = []
-    for name in again:
+    for name in _names(folder, ("chunk-", "arm-")):
         if found := _PART.fullmatch(name):
             parts.append((int(found[1]), int(found[2]), name))
         elif (number := merged_number(name)) is not None:
             merged.append((number, name))
     return Parts(
         folder,
-        tuple(folder / name for _, name in sorted(merged)),
+        tuple(name for _, name in sorted(merged)),
         {
-            chunk: tuple(folder / name for _, _, name in group)
+            chunk: tuple(name for _, _, name in group)
             for chunk, group in itertools.groupby(sorted(parts), key=itemgetter(0))
         },
     )
+
+
+def next_part_number(folder: Path, chunk: int) -> int:
+    """A number that no part of this chunk ever had. Raises StoreError."""
+    names = _names(folder, (f"chunk-{chunk:05d}.", "arm-"))
+    numbers = [number for name in names if (number := part_number(name)) is not None]
+    last = max(numbers, default=-1)
+    if any(merged_number(name) is not None for name in names):
+        return max(last + 1, time.time_ns() // 1_000_000)
+    return last + 1
+
+
+def _names(folder: Path, beginnings: tuple[str, ...]) -> set[str]:
+    """The names in a folder that begin so."""
+    # A list is not made in one moment: it may miss a merged file because it was begun too early
+    # and the parts in it because it ended too late. Of two lists the second misses neither,
+    # unless something vanished between them.
+    names = {name for name in file_names(folder) if name.startswith(beginnings)}
+    while True:
+        again = {name for name in file_names(folder) if name.startswith(beginnings)}
+        if names <= again:
+            return again
+        names = again
 
 
 def part_name(chunk: int, number: int) -> str:

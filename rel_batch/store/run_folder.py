@@ -57,6 +57,7 @@ from rel_batch.store.parts import (
     first_of_each_key,
     list_parts,
     listed_again,
+    next_part_number,
     part_name,
 )
 from rel_batch.store.schemas import COMPLETIONS, INSTANCES, REQUESTS, SCORES, ScoreRow
@@ -221,7 +222,7 @@ class RunFolder:
             raise ValueError(f"a part of chunk {chunk} needs completions of that chunk")
         folder = self.path / "completions"
         make_folder(folder)
-        number = self.list_parts().next_number(chunk)
+        number = next_part_number(folder, chunk)
         rows = [storable(completion) for completion in completions]
         now = time.time()
         work = Work.of(rows, now if started is None else started, now)
