@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rel_batch.report.curves import Curve
@@ -35,9 +35,17 @@ class Figure:
     title: str
     alt: str
     draw: Callable[[bool], Any]
+    _images: dict[tuple[str, bool], bytes] = field(
+        default_factory=dict[tuple[str, bool], bytes], repr=False, compare=False
+    )
 
     def image(self, kind: Literal["svg", "png"], *, dark: bool = False) -> bytes:
-        """The picture as the bytes of a file; equal findings give equal bytes."""
+        """The picture as the bytes of a file; equal findings give equal bytes. Drawn once."""
+        if (kind, dark) not in self._images:
+            self._images[kind, dark] = self._drawn(kind, dark=dark)
+        return self._images[kind, dark]
+
+    def _drawn(self, kind: Literal["svg", "png"], *, dark: bool) -> bytes:
         from matplotlib import rc_context
 
         settings: Any = {
