@@ -37,6 +37,8 @@ from rel_batch.constraints.machine import Machine
 from rel_batch.constraints.subset import Subset
 
 __all__ = [
+    "ASSISTED",
+    "ASSISTED_MARK",
     "JSON_KINDS",
     "KINDS",
     "Chars",
@@ -69,6 +71,10 @@ Kind = Literal[
     "formula",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+
+# Kinds that hand the model a part of the answer: what is measured under one never is a headline.
+ASSISTED: frozenset[str] = frozenset({"formula"})
+ASSISTED_MARK = " (assisted)"
 JSON_KINDS: tuple[Kind, ...] = ("json", "json_set", "json_ascending")
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rel_batch.constraints import ASSISTED_MARK
 from rel_batch.errors import ConfigError, unknown_name
 from rel_batch.report.cells import Cells, cells_of
 from rel_batch.report.evidence import Evidence
@@ -51,7 +52,8 @@ def arm_pairs(evidence: Evidence, baseline: str | None = None) -> list[tuple[int
     """
     arms = evidence.arms
     if baseline is not None:
-        labels = [arm.label for arm in arms]
+        labels = [arm.label.removesuffix(ASSISTED_MARK) for arm in arms]
+        baseline = baseline.removesuffix(ASSISTED_MARK)
         if baseline not in labels:
             raise ConfigError(unknown_name("arm", baseline, labels))
         first = labels.index(baseline)

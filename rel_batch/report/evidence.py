@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from rel_batch.constraints import KINDS
+from rel_batch.constraints import ASSISTED, ASSISTED_MARK, KINDS
 from rel_batch.records import (
     SCORING_VERSION,
     STATUSES_WITHOUT_REPLY,
@@ -370,12 +370,13 @@ def _arms(manifest: Mapping[str, Any], planned: Sequence[str], run: int, prefix:
     }
     order = [name for name in settings if name in planned]
     order += [name for name in dict.fromkeys(planned) if name not in settings]
+    constraints = {name: str(settings.get(name, {}).get("constraint", name)) for name in order}
     return [
         Arm(
-            label=prefix + name,
+            label=prefix + name + (ASSISTED_MARK if constraints[name] in ASSISTED else ""),
             run=run,
             name=name,
-            constraint=str(settings.get(name, {}).get("constraint", name)),
+            constraint=constraints[name],
             samples=int(settings.get(name, {}).get("samples", 1)),
             settings=settings.get(name, {}),
         )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rel_batch.constraints import ASSISTED
 from rel_batch.report.cells import Cell, Cells, cells_of, mean_of
 from rel_batch.report.comparison import Comparison, arm_pairs, compare_cells
 from rel_batch.report.curves import Curve, curve_of
@@ -79,7 +80,8 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Findings:
-    """All that a report says; `overall` is each arm's mean over its tasks."""
+    """All that a report says; `overall` is each arm's mean over its tasks, nothing for an assisted
+    one."""
 
     evidence: Evidence
     results: tuple[Result, ...]
@@ -194,8 +196,10 @@ def _majority(cell: Cell) -> Estimate:
 
 def _overall(evidence: Evidence, results: Sequence[Result]) -> dict[int, Estimate]:
     return {
-        arm: mean_of_estimates([result.estimate for result in results if result.arm == arm])
-        for arm in range(len(evidence.arms))
+        number: mean_of_estimates(
+            [r.estimate for r in results if r.arm == number and arm.constraint not in ASSISTED]
+        )
+        for number, arm in enumerate(evidence.arms)
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlencode
 
+from rel_batch.constraints import ASSISTED
 from rel_batch.report.effects import Effect
 from rel_batch.report.findings import Baseline, Findings
 from rel_batch.report.reasons import REASONS
@@ -46,6 +47,13 @@ def answer_table(findings: Findings) -> Table:
     counted = ", ".join(f"{task} {_instances(findings, task)}" for task in findings.tasks)
     most = max(samples, default=1)
     mean_of = f" Mean of up to {most} samples an instance." if most > 1 else ""
+    aided = [arm.label for arm in findings.arms if arm.constraint in ASSISTED]
+    assisted = (
+        f" Not here: {', '.join(aided)}: what is given a part of the answer is no score. It stands "
+        "under Every figure."
+        if aided
+        else ""
+    )
     shortcut = " Best shortcut: needs no model; all of them are under Shortcuts." if best else ""
     return Table(
         "answer",
@@ -53,7 +61,7 @@ def answer_table(findings: Findings) -> Table:
         tuple(columns),
         tuple(rows),
         f"Share of correct replies ({words}) with 95% intervals; whatever is not a correct reply "
-        f"counts as not correct.{mean_of}{shortcut} Instances (n): {counted}.",
+        f"counts as not correct.{mean_of}{shortcut}{assisted} Instances (n): {counted}.",
     )
 
 

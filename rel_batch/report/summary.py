@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from rel_batch.constraints import ASSISTED
 from rel_batch.records import SCORING_VERSION, STATUSES_WITHOUT_REPLY, Status
 from rel_batch.report.calibration import Calibration, calibration_json, calibrations
 from rel_batch.store import RunFolder, ScoreRow
@@ -158,6 +159,7 @@ class Summary:
             a mean over rows, not over tasks.
         unscored: rows that are there but have no scores of this version yet.
         samples: samples of each instance under one arm.
+        assisted: the arms whose constraint hands over a part of the answer; they have no totals.
         calibration: of the arms with a distribution over options, by task, subset and arm.
     """
 
@@ -167,6 +169,7 @@ class Summary:
     totals: tuple[Group, ...]
     unscored: int
     samples: int
+    assisted: frozenset[str] = frozenset()
     calibration: tuple[Calibration, ...] = ()
 
     @property
@@ -200,6 +203,7 @@ def summarise(run: RunFolder, version: str = SCORING_VERSION) -> Summary:
     arms = list(dict.fromkeys(arm for _, _, arm in tallies))
     groups: list[Group] = []
     totals: list[Group] = []
+    assisted = _assisted_arms(run, arms)
     for arm in arms:
         domains: dict[str, list[tuple[str, str, str]]] = {}
         for key in sorted(key for key in tallies if key[2] == arm):
@@ -207,7 +211,7 @@ def summarise(run: RunFolder, version: str = SCORING_VERSION) -> Summary:
             groups.append(tallies[key].group(*key, task.headline, planned[key]))
             domains.setdefault(task.domain, []).append(key)
         for domain, keys in domains.items():
-            if len(keys) > 1:
+            if len(keys) > 1 and arm not in assisted:
                 total = _Tally.of(tallies[key] for key in keys)
                 headlines: set[Headline] = {task_for(task).headline for task, _, _ in keys}
                 headline: Headline = headlines.pop() if len(headlines) == 1 else "correct"
@@ -220,8 +224,15 @@ def summarise(run: RunFolder, version: str = SCORING_VERSION) -> Summary:
         totals=tuple(totals),
         unscored=run.count_rows(run.unscored_parts(version)),
         samples=samples,
+        assisted=assisted,
         calibration=calibrations(run),
     )
+
+
+def _assisted_arms(run: RunFolder, arms: Iterable[str]) -> frozenset[str]:
+    settings: list[dict[str, Any]] = run.manifest.get("identity", {}).get("arms", [])
+    constraints = {str(arm.get("name")): str(arm.get("constraint")) for arm in settings}
+    return frozenset(arm for arm in arms if constraints.get(arm, arm) in ASSISTED)
 
 
 def to_json(summary: Summary) -> str:
@@ -234,6 +245,7 @@ def to_json(summary: Summary) -> str:
         "n": summary.n,
         "missing": summary.missing,
         "unscored": summary.unscored,
+        "assisted_arms": sorted(summary.assisted),
         "groups": [_group_json(group, "task") for group in summary.groups],
         "totals": [_group_json(group, "domain") for group in summary.totals],
         "calibration": [calibration_json(one) for one in summary.calibration],

@@ -19,6 +19,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rel_batch.constraints import ASSISTED_MARK
 from rel_batch.report.summary import Group, Mean, Rate, Summary
 
 _NONE = "-"
@@ -62,7 +63,8 @@ def render_table(summary: Summary, *, width: int) -> RenderableType:
     for arm in summary.arms:
         rows = [group for group in summary.groups if group.arm == arm]
         totals = [group for group in summary.totals if group.arm == arm]
-        blocks.append(Text(f"{summary.run}, arm {arm}", style="bold"))
+        mark = ASSISTED_MARK if arm in summary.assisted else ""
+        blocks.append(Text(f"{summary.run}, arm {arm}{mark}", style="bold"))
         for page in pages:
             blocks += [_table(page, rows, totals, full=full), Text("")]
     return Stack(*blocks, *_warnings(summary), _legend(summary, columns, full=full))
@@ -204,6 +206,8 @@ def _legend(summary: Summary, columns: Sequence[_Column], *, full: bool) -> Text
         for column in columns
         if column.meaning
     ]
+    if summary.assisted:
+        told.append("Assisted: given a part of the answer. Never a headline score, in no total.")
     if summary.totals:
         told.append("Totals are over rows, not over tasks.")
     if not full:

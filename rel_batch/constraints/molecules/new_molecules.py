@@ -153,15 +153,14 @@ class _Language:
         if known is None:
             if len(self._ways) >= MAX_REMEMBERED:
                 self._ways.clear()
+                self._sets.clear()
             found: dict[str, set[tuple[int, int, Reading]]] = {}
             for molecule, graph, reading in read:
                 for char, ways in self._tracings[graph].ways(reading).items():
                     found.setdefault(char, set()).update((molecule, graph, way) for way in ways)
             # Equal sets are one object: comparing large ones costs as much as making them.
-            known = {}
-            for char, ways in found.items():
-                after = frozenset(ways)
-                known[char] = self._sets.setdefault(after, after)
+            sets = ((char, frozenset(ways)) for char, ways in found.items())
+            known = {char: self._sets.setdefault(after, after) for char, after in sets}
             self._ways[read] = known
         return known
 
