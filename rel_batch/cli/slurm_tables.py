@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rel_batch.cli.status_view import show_status
 from rel_batch.launch.slurm import QueuedTask, Slurm
 from rel_batch.launch.slurm_watch import ArrayView, read_arrays
 from rel_batch.store import RunFolder
@@ -15,13 +16,17 @@ _SHOWN = 32
 
 
 def print_status(run: RunFolder, slurm: Slurm) -> None:
-    """The queue's view of a run's tasks, then the run's own. Raises RelBatchError."""
+    """The queue's view of a run's tasks, then the run's own, whose workers bear the tasks' names.
+
+    Raises RelBatchError.
+    """
     console = Console()
     arrays = read_arrays(run.path, slurm)
     if not arrays:
         console.print(Text(f"{run.path}: nothing was submitted to SLURM"))
     for array in arrays:
         _print_array(console, array)
+    show_status(run, every_s=None, as_json=False)
 
 
 def _print_array(console: Console, array: ArrayView) -> None:

@@ -125,6 +125,8 @@ class Prepared:
             "num_requests": len(self.plan.requests),
             "max_model_len": self.max_model_len,
             "working_folder": str(Path.cwd()),
+            # Workers take it from there, and ask no Hub.
+            "checkpoint": self.checkpoint and str(self.checkpoint.path),
             "skipped": list(self.skipped),
             "released": self.release and self.release.record(),
         }

@@ -108,7 +108,10 @@ def _found(path: str, manifest: Mapping[str, Any]) -> str:
 
 
 def _recorded_model(config: RunConfig, manifest: Mapping[str, Any]) -> Any:
-    """The checkpoint of the config: its folder wherever it is, or the commit of the Hub's."""
+    """The checkpoint that the run was planned with: its folder, or the commit of the Hub's."""
+    folder = manifest.get("checkpoint")
+    if folder is not None and Path(folder).is_dir():
+        return config.model.model_copy(update={"path": folder, "revision": None})
     found = located(config.model.path, manifest)
     if found.exists():
         return config.model.model_copy(update={"path": str(found)})

@@ -243,6 +243,9 @@ def test_a_gentle_end_keeps_the_rows_and_a_new_submission_goes_on(site: Site) ->
     assert f"array job {job.array}: " in shown
     assert "1 running" in shown
     assert "1 pending" in shown
+    # And the run's own view, in which a worker bears its task's name.
+    assert f"slurm-{job.array}_0-0" in shown
+    assert "claimed" in shown
     said = site.rel_batch("slurm", "cancel", job.run)
     assert "1 tasks left the queue, 1 that run finish" in said
     job.wait()

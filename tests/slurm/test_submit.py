@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,11 @@ from pathlib import Path
 import pytest
 from fake_slurm import FakeSlurm
 
+from rel_batch import checkpoint
 from rel_batch.config import RunConfig, read_config
 from rel_batch.errors import EngineError, LaunchError, StoreError
 from rel_batch.launch.prepare import Prepared
+from rel_batch.launch.setup import load_setup
 from rel_batch.launch.slurm import Slurm, UnsureError
 from rel_batch.launch.slurm_submit import Submission, prepare_run, read_submissions, submit
 from rel_batch.launch.slurm_watch import Cancelled, cancel, read_arrays
@@ -153,6 +156,29 @@ def test_settings_of_a_cluster_are_no_part_of_a_run(config: RunConfig) -> None:
     assert "slurm" not in json.loads((config.folder / "manifest.json").read_text())["config"]
     other = config.model_copy(update={"slurm": SlurmConfig(tasks=9, partition="other")})
     assert prepare_run(other, allow_rejected=False).run.path == config.folder
+
+
+def test_a_worker_takes_the_snapshot_that_was_fetched_and_asks_no_hub(
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "hub.yaml"
+    file.write_text(
+        f"run: hub\noutput_dir: {tmp_path / 'out'}\nmodel: {{path: some/model, revision: main}}\n"
+        "instances: {tasks: [REL-A1], limit: 1}\n"
+    )
+    snapshot = tmp_path / "snapshots" / ("0123456789" * 4)  # as the Hub's cache names it
+    shutil.copytree(tiny_llama, snapshot)
+    monkeypatch.setattr(checkpoint, "_download", lambda _: snapshot)
+    monkeypatch.setattr(Prepared, "rejected_constraints", lambda _: {})  # needs no engine here
+    run = prepare_run(read_config(file), allow_rejected=False).run
+
+    def refuse(_: object) -> Path:
+        raise AssertionError("the Hub was asked")
+
+    monkeypatch.setattr(checkpoint, "_download", refuse)
+    setup = load_setup(run)
+    assert setup.checkpoint is not None
+    assert (setup.checkpoint.path, setup.checkpoint.commit) == (snapshot, snapshot.name)
 
 
 # Watching and cancelling.
