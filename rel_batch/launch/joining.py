@@ -81,8 +81,9 @@ def work_here(
     info: Mapping[str, Any] | None = None,
     limit: FailureLimit | None = None,
     scores: bool = True,
+    most_deaths: int = 5,
 ) -> None:
-    """Be one worker of a run, as `join_run`."""
+    """Be one worker of a run, as `join_run`; after `most_deaths` of its engine it gives up."""
     missing = count_missing(setup)
     if not missing:
         return
@@ -113,7 +114,7 @@ def work_here(
             setup.index,
             claims,
             outfit,
-            WorkerSettings(config.store),
+            WorkerSettings(config.store, most_deaths=most_deaths),
             stop,
             limit=limit,
             on_completion=progress.completed,

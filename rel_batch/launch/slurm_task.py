@@ -166,7 +166,8 @@ def _work(
     if len(where) == 1:
         # Whoever watches the run sees which task works on what.
         worker = f"slurm-{life.name}-{life.restarts}-{secrets.token_hex(2)}"
-        work_here(setup, progress, stop, worker=worker)
+        # The other nodes of an engine do not outlive it, so there it is not started again.
+        work_here(setup, progress, stop, worker=worker, most_deaths=1 if several else 5)
     else:
         Supervisor(setup, where, progress, stop, FailureLimit()).run()
 

@@ -70,11 +70,21 @@ class Site:
         )
         return file
 
-    def submit(self, name: str, *options: object, delay_s: float = 0.3, more: str = "") -> Job:
+    def submit(
+        self,
+        name: str,
+        *options: object,
+        delay_s: float = 0.3,
+        report: bool = False,
+        more: str = "",
+    ) -> Job:
+        """Submit a run; without `report` its report job, which takes its time, is cancelled."""
         config = self.config(name, delay_s=delay_s, more=more)
         said = self.rel_batch("slurm", "submit", config, "--parsable", *options)
-        array, report = said.splitlines()[-1].split()
-        return Job(self, self.folder / "outputs" / name, array, report)
+        array, report_job = said.splitlines()[-1].split()
+        if not report:
+            self.cluster.command("scancel", report_job)
+        return Job(self, self.folder / "outputs" / name, array, report_job)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,15 +151,20 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 @pytest.fixture(scope="module", autouse=True)
 def limited(site: Site) -> Job:
-    """A task whose limit is shorter than its work; SLURM looks at limits twice a minute."""
+    """A task whose limit comes before its only chunk is done; it runs beside all the others.
+
+    SLURM looks at limits twice a minute, so it is told to stop after 60 to 90 s of its 96 s.
+    """
     return site.submit(
-        *("limited", "--time", 1, "--gpus-per-task", 0, "--sbatch", "signal=B:USR2@50"),
-        delay_s=0.8,
+        *("limited", "--time", 2, "--gpus-per-task", 0, "--sbatch", "signal=B:USR2@60"),
+        delay_s=2.0,
+        more="instances: {tasks: [REL-C1], limit: 1}\n"
+        "arms: [{name: format, temperature: 0.7, samples: 48}]\n",
     )
 
 
 def test_an_array_on_two_nodes_completes_and_is_reported(site: Site) -> None:
-    job = site.submit("array", "--tasks", 4)
+    job = site.submit("array", "--tasks", 4, report=True)
     job.wait()
     job.assert_complete()
     logs = [job.log(task) for task in range(4)]
@@ -237,7 +252,7 @@ def test_the_last_task_requeues_itself_and_not_the_array(site: Site) -> None:
 
 
 def test_a_gentle_end_keeps_the_rows_and_a_new_submission_goes_on(site: Site) -> None:
-    job = site.submit("ended", "--tasks", 2, "--throttle", 1, delay_s=1.0)
+    job = site.submit("ended", "--tasks", 2, "--throttle", 1, delay_s=1.0, report=True)
     job.wait_until_at_work()
     shown = site.rel_batch("slurm", "status", job.run)
     assert f"array job {job.array}: " in shown
@@ -288,6 +303,6 @@ def test_a_refused_array_leaves_nothing_queued(site: Site) -> None:
 def test_a_limit_shorter_than_the_work_costs_no_row(limited: Job) -> None:
     limited.wait()
     limited.assert_complete()
-    log = limited.log(0)
-    assert "stopped by SIGUSR2" in log
+    assert {request.chunk for request in RunFolder.open(limited.run).iter_requests()} == {0}
+    assert "stopped by SIGUSR2" in limited.log(0)
     assert limited.lives(0) > 1
