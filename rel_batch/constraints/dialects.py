@@ -39,6 +39,7 @@ from rel_batch.constraints.regular import UntranslatableError, repeat_suffix, si
 from rel_batch.constraints.subset import Subset
 
 __all__ = [
+    "MAX_ONE_TEXT_CHARS",
     "MAX_TEXT_CHARS",
     "UntranslatableError",
     "is_grammar",
@@ -52,6 +53,8 @@ __all__ = [
 # Characters of text in a constraint; what is used twice is counted once. Backends compile 25,000
 # (1,000 names) in up to 0.8 s and 250,000 in up to 43 s, and xgrammar then takes 26 ms a JSON step.
 MAX_TEXT_CHARS = 25_000
+# Of one text: xgrammar's time grows with the square (two names of 5,000 characters take 9 to 20 s).
+MAX_ONE_TEXT_CHARS = 300
 
 _LARK_SLASH = "\\/"
 _MAX_CUT_STATES = 2_000
@@ -103,16 +106,16 @@ def is_long(constraint: Constraint) -> bool:
     """Whether it lists more text than backends compile in a second."""
     if constraint.expression is None:
         return False
-    num_chars = 0
+    lengths = [0]
     for part in regular.parts_in(constraint.expression, dict(constraint.rules)):
         match part:
             case Text(text=text):
-                num_chars += len(text)
+                lengths.append(len(text))
             case Subset(names=names):
-                num_chars += sum(map(len, names))
+                lengths.extend(map(len, names))
             case _:
                 pass
-    return num_chars > MAX_TEXT_CHARS
+    return sum(lengths) > MAX_TEXT_CHARS or max(lengths) > MAX_ONE_TEXT_CHARS
 
 
 def is_recursive(constraint: Constraint) -> bool:

@@ -38,7 +38,12 @@ from rel_batch.constraints import (
     separated,
     texts,
 )
-from rel_batch.constraints.dialects import MAX_TEXT_CHARS, UntranslatableError, render_regex
+from rel_batch.constraints.dialects import (
+    MAX_ONE_TEXT_CHARS,
+    MAX_TEXT_CHARS,
+    UntranslatableError,
+    render_regex,
+)
 from rel_batch.constraints.smiles_grammar import SMILES, SMILES_RULES
 from rel_batch.engine.grammar_spec import TRAP, read_spec, write_spec
 from rel_batch.engine.structured_outputs import (
@@ -139,9 +144,13 @@ def test_a_list_that_backends_compile_in_a_second_is_left_to_them() -> None:
             [f"{i:010d}" for i in range(MAX_TEXT_CHARS // 10 + 1)],
         )
     )
+    short, long = (
+        Constraint("format", texts(("No", "a" * length)))
+        for length in (MAX_ONE_TEXT_CHARS, MAX_ONE_TEXT_CHARS + 1)
+    )
     for backend in ("xgrammar", "guidance"):
-        assert matcher_of(few, backend) == backend
-        assert matcher_of(many, backend) == "machine"
+        assert matcher_of(few, backend) == matcher_of(short, backend) == backend
+        assert matcher_of(many, backend) == matcher_of(long, backend) == "machine"
 
 
 def test_by_default_both_backends_serve_one_engine() -> None:
