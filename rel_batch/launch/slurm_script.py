@@ -161,7 +161,8 @@ _ON_ONE_NODE = (
 _OVER_NODES = (
     "# One engine over all nodes: the first one leads, and is met at a port of this job's own.",
     'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-    "export REL_BATCH_HEAD=$head:$((20000 + SLURM_JOB_ID % 10000))",
+    "address=$(scontrol --oneliner show node \"$head\" | grep -o 'NodeAddr=[^ ]*')",
+    "export REL_BATCH_HEAD=${address#NodeAddr=}:$((20000 + SLURM_JOB_ID % 10000))",
     "# When the first node's process has ended, the others' have nothing left to do.",
     "export SLURM_KILL_BAD_EXIT=1 SLURM_WAIT=60",
     "# A step does not inherit the job's --cpus-per-task.",

@@ -103,8 +103,7 @@ class Cluster:
 
     def bring_back(self, node: str) -> None:
         """Start a lost node again."""
-        self._start_node(node)
-        self.command("scontrol", "update", f"nodename={node}", "state=resume")
+        self._start_node(node)  # which reports to the controller, and is up again
         self._wait_idle()
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cluster import Cluster, why_not
 from fake_slurm import FakeSlurm
+from jobs import Site
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +36,8 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     found = FakeSlurm(folder)
     monkeypatch.setenv("PATH", f"{found.bin}:{os.environ['PATH']}")
     return found
+
+
+@pytest.fixture(scope="module")
+def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return Site(cluster, tmp_path_factory.mktemp("site"))
