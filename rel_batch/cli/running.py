@@ -44,6 +44,9 @@ def run(
         ),
     ] = "auto",
     max_failures: MaxFailures = None,
+    append_arms: Annotated[
+        bool, typer.Option("--append-arms", help="Add the config's new arms to its run.")
+    ] = False,
 ) -> None:
     """Run a config: generate what is missing, score it, and print the table."""
     with _stopping() as stop:
@@ -59,6 +62,7 @@ def run(
             workers=_num_workers(workers),
             stop=stop,
             max_failures=max_failures,
+            append_arms=append_arms,
         )
         print_table(outcome.run)
         _say_what_is_missing(outcome)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterable
 
 from rel_batch.config import RunConfig
 from rel_batch.launch.devices import places
@@ -23,9 +24,12 @@ from rel_batch.launch.prepare import Prepared, prepare
 from rel_batch.launch.progress import Progress
 from rel_batch.launch.setup import Setup
 from rel_batch.launch.supervisor import Supervisor
+from rel_batch.records import PlannedRequest
 from rel_batch.scoring import score_run
 from rel_batch.store import RunFolder, compact
 from rel_batch.store.chunks import read_chunk_index
+from rel_batch.store.extend import append_arms as append_arms_to
+from rel_batch.store.manifest import MANIFEST
 from rel_batch.worker import FailureLimit, Stop
 
 __all__ = ["Progress", "RunOutcome", "run_locally"]
@@ -38,16 +42,21 @@ def run_locally(
     workers: int | None = 1,
     stop: Stop | None = None,
     max_failures: str | None = None,
+    append_arms: bool = False,
 ) -> RunOutcome:
     """Bring the run in `config` as far as it goes.
 
-    `workers` None is one for each GPU group, or one on a CPU. Raises RelBatchError, StopRequested.
+    `workers` None is one for each GPU group, or one on a CPU. With `append_arms` the config may
+    have arms that the run in its folder has not; they are added to it. Raises RelBatchError,
+    StopRequested.
     """
     stop = stop or Stop()
     limit = FailureLimit.parse(max_failures)
     with stop.interruptible():
         where = places(config, workers, os.environ)
         prepared = _prepare(config, progress)
+        if append_arms:
+            _append_arms(prepared, progress)
         run = RunFolder.create_or_resume(
             config.folder,
             prepared.manifest(_versions(config)),
@@ -66,6 +75,21 @@ def run_locally(
         if not num_missing:
             compact(run)
     return RunOutcome(run, num_missing=num_missing)
+
+
+def _append_arms(prepared: Prepared, progress: Progress) -> None:
+    """Add the config's new arms to the run in its folder, if there is one."""
+    config = prepared.config
+    if not (config.folder / MANIFEST).exists():
+        return
+
+    def plan(names: list[str]) -> tuple[Iterable[PlannedRequest], int, int]:
+        progress.say(f"adding {', '.join(names)}")
+        arms = tuple(arm for arm in config.arms if arm.name in names)
+        added = prepare(config.model_copy(update={"arms": arms}))
+        return added.plan.requests, len(added.plan.requests), added.max_model_len
+
+    append_arms_to(RunFolder.open(config.folder), prepared.manifest(_versions(config)), plan)
 
 
 def _prepare(config: RunConfig, progress: Progress) -> Prepared:

@@ -110,6 +110,7 @@ class Prepared:
                 "kind": config.engine.kind,
                 "backend": config.engine.backend,
                 "engine_args": dict(config.engine.engine_args),
+                **({"batch_invariant": True} if config.engine.batch_invariant else {}),
             },
             "seed": config.seed,
             "arms": [arm.model_dump(mode="json") for arm in config.arms],
