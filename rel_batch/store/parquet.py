@@ -154,7 +154,13 @@ def read_batches(
             if "chunk" not in columns:
                 columns = [*columns, "chunk"]
         batches = iter(
-            file.iter_batches(batch_size=kind.batch_rows, row_groups=groups, columns=columns)
+            file.iter_batches(
+                batch_size=kind.batch_rows,
+                row_groups=groups,
+                columns=columns,
+                # Handing a small part's columns to threads takes longer than to read them.
+                use_threads=file.metadata.num_rows > kind.batch_rows,
+            )
         )
         num_rows = 0
         while True:
