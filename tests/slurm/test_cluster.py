@@ -12,6 +12,8 @@ import pytest
 from cluster import until
 from jobs import LONG_S, Job, Site
 
+from rel_batch.launch.slurm_script import Placement, render_array
+from rel_batch.slurm_settings import SlurmConfig
 from rel_batch.store import RunFolder
 
 
@@ -164,6 +166,26 @@ def test_a_refused_array_leaves_nothing_queued(site: Site) -> None:
     said = site.rel_batch("slurm", "submit", config, "--partition", "nowhere", code=6)
     assert "nothing is queued" in said
     assert "is queued and will run" not in said
+
+
+def test_the_nodes_of_an_engine_find_each_other(site: Site) -> None:
+    program = site.folder / "program"
+    program.write_text(
+        "#!/bin/bash\n"
+        'echo "$REL_BATCH_HEAD $SLURM_STEP_NUM_NODES $SLURM_NODEID $CUDA_VISIBLE_DEVICES" '
+        f">> {site.folder}/nodes-$SLURM_NODEID\n"
+        f"[ $SLURM_NODEID = 0 ] && exit 7\nsleep 600\n"
+    )
+    program.chmod(0o755)
+    place = Placement("nodes", str(program), "run", site.folder)
+    script = site.folder / "nodes.sbatch"
+    script.write_text(render_array(SlurmConfig(nodes_per_task=2, time="10"), place))
+    job = site.cluster.command("sbatch", "--parsable", script)
+    # The node that follows ends with the one that leads.
+    until(lambda: site.cluster.queue(job) == {f"{job}_0": "FAILED"}, LONG_S, "it goes on")
+    head = f"127.0.0.1:{20000 + int(job) % 10000}"
+    for node in range(2):
+        assert (site.folder / f"nodes-{node}").read_text() == f"{head} 2 {node} 0\n"
 
 
 def test_a_limit_shorter_than_the_work_costs_no_row(limited: Job) -> None:
