@@ -32,8 +32,9 @@ from rel_batch.variants import Asked, Variants
 # Costs are in prompt tokens: what a generated token costs, and what a chunk holds.
 COST_OF_OUTPUT_TOKEN = 8
 _CHUNK_OF_REST = 1 / 2048
-_CHUNK_OF_ALL = 1 / 32768
-_LEAST_CHUNK_COST = 4_000
+_CHUNK_OF_ALL = 1 / 16384
+# About a second of a GPU: a chunk costs some 20 ms, most of it for writing its part.
+_LEAST_CHUNK_COST = 8_000
 # Beginnings shorter than this are not worth keeping prompts together for.
 _LEAST_SHARED_TOKENS = 1024
 _RENDER_BATCH = 64

@@ -1,0 +1,82 @@
+"""Two workers on the real vLLM with a tiny checkpoint, one of them killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rel_batch.store import RunFolder
+from rel_batch.store.claims import CLAIMS, file_system_now, read_survey
+
+pytestmark = pytest.mark.engine
+
+CONFIG = """
+run: two
+model: {{path: {checkpoint}}}
+instances: {{tasks: [REL-A1, REL-C1, REL-C2]}}
+engine: {{cpu_kv_cache_gib: 1, max_in_flight: 4}}
+arms: [{{name: format, max_tokens: 48}}, {{name: free, constraint: none, max_tokens: 48}}]
+store: {{flush_rows: 2}}
+"""
+
+
+def test_of_two_workers_one_is_killed_and_the_rows_are_the_plan(
+    tmp_path: Path, tiny_llama: Path
+) -> None:
+    config = tmp_path / "two.yaml"
+    config.write_text(CONFIG.format(checkpoint=tiny_llama), encoding="utf-8")
+    run = tmp_path / "outputs" / "two"
+    with subprocess.Popen(
+        [sys.executable, "-m", "rel_batch", "run", str(config), "--workers", "2"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as parent:
+        deadline = time.monotonic() + 900
+        killed = False
+        while not killed and parent.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+            if list(run.glob("completions/chunk-*")) and (run / CLAIMS).is_dir():
+                workers = read_survey(run, now=file_system_now(run)).workers
+                if len(workers) == 2:
+                    os.kill(workers[0].info["pid"], signal.SIGKILL)
+                    killed = True
+        assert parent.stderr is not None
+        said = parent.stderr.read()
+        assert parent.wait(timeout=900) == 0, said
+    assert killed
+    assert "was killed by SIGKILL; another one starts" in said
+    completions = list(RunFolder.open(run).iter_completions())
+    planned = {request.key for request in RunFolder.open(run).iter_requests()}
+    assert len(completions) == len(planned)
+    assert {row.request_key for row in completions} == planned
+    assert {row.status for row in completions} <= {"ok", "truncated"}
+    assert not list((run / CLAIMS).glob("chunk-*"))
+    assert _session_is_empty(parent.pid)
+
+
+def _session_is_empty(session: int) -> bool:
+    """Whether no process of the session is left a little later."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if not any(_session_of(stat) == session for stat in Path("/proc").glob("[0-9]*/stat")):
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def _session_of(stat: Path) -> int | None:
+    try:
+        fields = stat.read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[3])
