@@ -13,7 +13,7 @@ start over five minutes, load for a minute, live for an hour on average and come
 minutes; half of them are killed without a word, so that their claims have to time out.
 
 The ideal: all work, at full batches, is spread without loss over all engines that are there. The
-control: each worker has a fixed share of the requests, and the shares are dealt like cards.
+control: each worker has a fixed share of the instances, which are dealt like cards.
 """
 
 from __future__ import annotations
@@ -430,6 +430,16 @@ def ideal_s(scenario: Scenario, requests: tuple[PlannedRequest, ...]) -> float:
     return high
 
 
+def dealt(requests: tuple[PlannedRequest, ...], workers: int) -> list[list[PlannedRequest]]:
+    """A fixed share of the instances for each worker, in the order of the plan."""
+    shares: list[list[PlannedRequest]] = [[] for _ in range(workers)]
+    places: dict[str, int] = {}
+    for request in requests:
+        place = places.setdefault(request.instance_key, len(places))
+        shares[place % workers].append(request)
+    return shares
+
+
 def measured(name: str, scenario: Scenario) -> dict[str, Any]:
     started = real_time.perf_counter()
     requests = planned(scenario.samples, seed=1)
@@ -456,7 +466,7 @@ def measured(name: str, scenario: Scenario) -> dict[str, Any]:
         module.time = clock
         module.count_finished = lambda run: Counter({c: len(k) for c, k in run.finished.items()})
         module.count_finished_of = lambda chunk, _, rows=rows: len(rows.finished[chunk])
-        shares = [list(requests[n :: scenario.workers]) for n in range(scenario.workers)]
+        shares = dealt(requests, scenario.workers)
 
         def make(number: int, worker: str, strategy: str = strategy, rows: Rows = rows,
                  clock: Clock = clock, shares: Any = shares) -> Any:  # fmt: skip
