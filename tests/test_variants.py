@@ -207,3 +207,19 @@ def test_too_few_instances_for_the_examples_is_an_error_that_says_so() -> None:
     with pytest.raises(ConfigError, match="only 7 other instances of REL-A1") as caught:
         Variants(BUNDLED).asked(of("REL-A1")[0], arm(examples=8))
     assert "fewer worked examples" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_json_that_was_asked_for_is_read_wherever_a_model_puts_it(task: str) -> None:
+    instance = of(task)[0]
+    reply = task_for(task).reference_reply_for(instance, "json")
+    for text in (
+        reply,
+        reply.replace(",", ", ").replace(":", ": "),
+        f"```json\n{reply}\n```",
+        f"Here is the answer:\n{reply}",
+    ):
+        assert score_reply(instance, text).verdict == "correct", text
+    # What follows may take it back: then the text is read as any other.
+    taken_back = f"As {reply}, or rather:"
+    assert task_for(task).read_answer(taken_back, truncated=False) == (taken_back, False)

@@ -118,10 +118,13 @@ class Task(ABC):
     def read_answer(self, answer: str, *, truncated: bool) -> tuple[str, bool]:
         """`answer` with a reply in JSON put into the paper's words, and whether it may be cut.
 
-        A JSON object that is closed was complete before the cut.
+        A model that is asked for JSON and not held to it may put it into a fence, or after a
+        sentence: an object of the task's own shape that ends the answer is the answer. One that is
+        closed was complete before the cut.
         """
-        if answer.startswith("{"):
-            value = parse_json(answer)
+        start, end = answer.find("{"), answer.rfind("}")
+        if 0 <= start < end and not answer[end + 1 :].strip("` \n"):
+            value = parse_json(answer[start : end + 1])
             text = None if value is None else self.text_of_json(value)
             if text is not None:
                 return text, False
