@@ -1,10 +1,9 @@
 """How many replies are complete, molecules, and as `formula` asks, for each rung, on the real vLLM.
 
-    python benchmarks/molecule_rates.py CHECKPOINT SOURCE... [--limit 200] [--temperature 0]
-        [--kinds none syntax molecule formula] [--tasks REL-C2 REL-C3 REL-C4]
+    python benchmarks/molecule_rates.py CHECKPOINT SOURCE... [--limit 200]
+        [--temperatures 0 10] [--kinds none syntax molecule formula] [--tasks REL-C2 REL-C3 REL-C4]
 
-An arm for each kind, on the same instances and the same engine, one run for each kind so that its
-throughput can be told, too. Counted are replies: *complete* ones that the constraint admits as a
+An arm for each kind and temperature, on the same instances and the same engine. Counted are replies: *complete* ones that the constraint admits as a
 whole (a reply without one is complete where the model ended it); of the complete ones those whose
 molecules RDKit parses, all of them; and of these those that are as `formula` asks (REL-C3: each an
 isomer of the asked formula, new; REL-C2 and C4: substructures, large enough). A temperature of 10
@@ -21,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,48 +40,53 @@ def main() -> None:
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("source", nargs="+", type=Path)
     parser.add_argument("--limit", type=int, default=200)
-    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0])
     parser.add_argument("--kinds", nargs="+", default=["none", "syntax", "molecule", "formula"])
     parser.add_argument("--tasks", nargs="+", default=list(MAX_TOKENS))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        for kind in options.kinds:
-            print(json.dumps(_measured(options, kind, Path(folder))), flush=True)
+        for line in _measured(options, Path(folder)):
+            print(json.dumps(line), flush=True)
 
 
-def _measured(options: argparse.Namespace, kind: str, folder: Path) -> dict[str, Any]:
-    arm = {
-        "name": kind,
-        "constraint": kind,
-        "temperature": options.temperature,
-        "max_tokens": {task: MAX_TOKENS[task] for task in options.tasks},
-    }
+def _measured(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
+    arms = [
+        {
+            "name": f"{kind} {temperature:g}",
+            "constraint": kind,
+            "temperature": temperature,
+            "max_tokens": {task: MAX_TOKENS[task] for task in options.tasks},
+        }
+        for kind in options.kinds
+        for temperature in options.temperatures
+    ]
     config = {
-        "run": kind,
+        "run": "rates",
         "model": {"path": str(options.checkpoint.resolve())},
         "instances": {
             "source": [str(source.resolve()) for source in options.source],
             "limit": options.limit,
             "tasks": options.tasks,
         },
-        "arms": [arm],
+        "arms": arms,
         "engine": {"cpu_kv_cache_gib": 2},
     }
-    path = folder / f"{kind}.yaml"
+    path = folder / "rates.yaml"
     path.write_text(json.dumps(config), encoding="utf-8")  # JSON is YAML
     command = [sys.executable, "-m", "rel_batch", "run", str(path)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 7):
         raise SystemExit(done.stderr[-2000:])
-    run = RunFolder.open(folder / "outputs" / kind)
-    return {"checkpoint": options.checkpoint.name, "kind": kind, **_counted(run)}
+    run = RunFolder.open(folder / "outputs" / "rates")
+    for (arm, task), counts in sorted(_counted(run).items()):
+        yield {"checkpoint": options.checkpoint.name, "arm": arm, "task": task, **counts}
 
 
-def _counted(run: RunFolder) -> dict[str, Any]:
+def _counted(run: RunFolder) -> dict[tuple[str, str], Counter[str]]:
     instances = {instance.key: instance for instance in run.iter_instances()}
-    tasks: dict[str, Counter[str]] = {}
+    counted: dict[tuple[str, str], Counter[str]] = {}
     for completion in run.iter_completions():
-        counts = tasks.setdefault(completion.task, Counter())
+        counts = counted.setdefault((completion.arm, completion.task), Counter())
         instance = instances[completion.instance_key]
         counts["n"] += 1
         counts["tokens"] += completion.num_output_tokens
@@ -94,7 +99,7 @@ def _counted(run: RunFolder) -> dict[str, Any]:
         if found and all(canonical_form(smiles) for _, smiles in found):
             counts["parse"] += 1
             counts["as formula asks"] += _is_as_asked(instance, found)
-    return {"tasks": {task: dict(counts) for task, counts in sorted(tasks.items())}}
+    return counted
 
 
 def _is_as_asked(instance: Instance, found: list[tuple[str | None, str]]) -> bool:

@@ -1,7 +1,7 @@
 """How a prefix ends: the search for an ending, which is also the proof that there is one.
 
 `complete` writes an ending one character at a time along the choices of `options.py`, goes back
-where the automaton refuses, and gives up after `MAX_STEPS` characters in all or where an ending
+where the automaton refuses, and gives up after `MAX_WASTED` characters in vain or where an ending
 would get longer than `MAX_ENDING`. A prefix for which no ending is found is refused, so no
 accepted prefix is a dead end.
 
@@ -20,8 +20,8 @@ from rel_batch.constraints.molecules.options import (
     NO_MORE,
     SKIP,
     option,
-    wanting,
 )
+from rel_batch.constraints.molecules.pairing import wanting
 from rel_batch.constraints.molecules.states import (
     AFTER_B,
     AFTER_C,
@@ -35,7 +35,7 @@ from rel_batch.constraints.molecules.states import (
 )
 
 MAX_ENDING = 160  # characters
-MAX_STEPS = 120  # characters tried in one search
+MAX_WASTED = 50  # characters tried in one search that are not on the way
 
 
 @native
@@ -76,7 +76,7 @@ def complete(st: Array, states: States, ending: Array) -> int:
         if ch == SKIP:
             continue
         steps += 1
-        if steps > MAX_STEPS:
+        if steps - depth > MAX_WASTED:
             return -1
         following = states[depth + 1]
         copy_state(following, here)

@@ -28,13 +28,16 @@ from rel_batch.constraints.molecules import (
     completion,
     options,
     packing,
+    pairing,
     states,
     tree,
     valences,
     walks,
 )
 
-MODULES = (states, valences, tree, bonds, automaton, options, completion, packing, walks)
+MODULES = (
+    *(states, valences, tree, bonds, automaton, pairing, options, completion, packing, walks),
+)
 EXPORTS = ("begin", "advance", "packed_ending", "packed_walk")
 TABLES = ("VALENCE_TABLE", "EARLY", "ELEMENT_BY_LETTERS", "BOND_CHARS", "ORGANIC_SUBSET")
 _BINARY: dict[type[ast.operator], str] = {

@@ -8,10 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from rel_batch.constraints import Constraint, Seq, Text
 from rel_batch.constraints.molecules import Molecule, masks, native
 from rel_batch.constraints.molecules.translate import render_c
+from rel_batch.constraints.token_masks import MaskCache, TokenMasks, TokenReader
 from rel_batch.constraints.vocabulary import TokenTrie, token_trie
 
 MOLECULE = Molecule()
@@ -89,6 +92,36 @@ def test_a_walk_may_begin_below_the_root(trie: TokenTrie) -> None:
     # the C was read before; what is left of each token is read from the leaf's first state
     expected = {t for t in STRINGS if t[0] == "C" and len(t) > 1 and t.isascii()}
     assert texts == {t for t in expected if _read(MOLECULE.first(), t[1:]) is not None}
+
+
+HOSTILE_TOKENS: list[bytes | None] = [
+    *(bytes((byte,)) for byte in range(256)),  # the beginnings and ends of characters among them
+    *(b"[N", b"+](", b"=O)[", b"O-]", b"[C@@", b"H](", b"Cc1cc", b"cc1", b"C%1", b"2CC%12", b"2"),
+    *(b"1</smiles>", b"\xc3", b"\xa9C", b"C\xf0\x9f", b"</smiles>", b"<smiles>"),
+]
+
+
+def test_tokens_of_several_atoms_half_a_bracket_or_part_of_a_character_are_their_text() -> None:
+    tagged = Constraint("molecule", Seq((Text("<smiles>"), Molecule(), Text("</smiles>"))))
+    fresh = token_trie(HOSTILE_TOKENS, len(HOSTILE_TOKENS))
+    masks = TokenMasks(tagged, HOSTILE_TOKENS, fresh, MaskCache())
+    rng = random.Random(6)
+    row = np.zeros(-(-len(HOSTILE_TOKENS) // 32), dtype=np.int32)
+    for _ in range(15):
+        reader, text = TokenReader(masks, frozenset({0})), b""
+        for step in range(200):
+            reader.fill(row, 80 - step)
+            bits = np.unpackbits(row.view(np.uint8), bitorder="little")
+            ids = [int(i) for i in np.flatnonzero(bits) if i > 0]
+            if not ids or (bits[0] and rng.random() < 0.3):
+                break
+            for token_id in ids:
+                token = HOSTILE_TOKENS[token_id] or b""
+                assert tagged.admits_prefix((text + token).decode()), (text, token)
+            token_id = rng.choice(ids)
+            assert reader.accept(token_id)
+            text += HOSTILE_TOKENS[token_id] or b""
+        assert tagged.matches(text.decode())
 
 
 def test_kept_walks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
