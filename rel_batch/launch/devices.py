@@ -57,7 +57,7 @@ def places(config: RunConfig, workers: int | None, environ: Mapping[str, str]) -
 
     Raises LaunchError where there are too few devices.
     """
-    devices = visible_devices(environ) if _uses_gpus(config) else []
+    devices = visible_devices(environ) if uses_gpus(config) else []
     if not devices:
         if workers is None or workers == 1:
             return [Place()]
@@ -127,7 +127,8 @@ def _names(device: str, uuid: str) -> bool:
     return device.startswith("GPU-") and uuid.startswith(device)
 
 
-def _uses_gpus(config: RunConfig) -> bool:
+def uses_gpus(config: RunConfig) -> bool:
+    """Whether the run's engine, as it is installed here, computes on GPUs."""
     if config.engine.kind != "vllm":
         return False
     try:

@@ -23,7 +23,7 @@ from rel_batch.engine.fake import (
 )
 from rel_batch.engine.fake_process import FakeProcessEngine
 from rel_batch.errors import EngineError
-from rel_batch.launch.devices import holders_of_visible_devices
+from rel_batch.launch.devices import holders_of_visible_devices, uses_gpus
 from rel_batch.launch.setup import Setup
 
 # vLLM's own defaults, where the config says nothing; 256 is the least that any device gets.
@@ -44,7 +44,7 @@ def load_engine(setup: Setup, log_file: Path, say: Callable[[str], None]) -> Eng
         return engine
     from rel_batch.engine.canary import prove_constraints_hold
 
-    for holder in holders_of_visible_devices():
+    for holder in holders_of_visible_devices() if uses_gpus(config) else ():
         say(holder)
     engine = start_within_memory(
         lambda settings: _start(setup, setup.checkpoint, settings, log_file), config.engine, say

@@ -66,6 +66,8 @@ def run_locally(
         setup = _setup(prepared, run)
     del prepared  # of a million requests the index is enough
     if len(where) == 1:
+        if where[0].devices:  # of several GPUs only this worker's
+            os.environ.update(where[0].environment(config, os.environ))
         work_here(setup, progress, stop, limit=limit)
     elif count_missing(setup):
         Supervisor(setup, where, progress, stop, limit).run()

@@ -64,6 +64,52 @@ def test_of_two_workers_one_is_killed_and_the_rows_are_the_plan(
     assert _session_is_empty(parent.pid)
 
 
+def test_an_engine_that_is_killed_is_started_again_and_no_row_is_lost(
+    tmp_path: Path, tiny_llama: Path
+) -> None:
+    config = tmp_path / "two.yaml"
+    config.write_text(CONFIG.format(checkpoint=tiny_llama), encoding="utf-8")
+    run = tmp_path / "outputs" / "two"
+    with subprocess.Popen(
+        [sys.executable, "-m", "rel_batch", "run", str(config), "--workers", "1"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as parent:
+        deadline = time.monotonic() + 900
+        while not list(run.glob("completions/chunk-*")):
+            assert parent.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        (engine,) = [pid for pid in _session_members(parent.pid) if b"EngineCore" in _name(pid)]
+        os.kill(engine, signal.SIGKILL)
+        assert parent.stderr is not None
+        said = parent.stderr.read()
+        assert parent.wait(timeout=900) == 0, said
+    assert "vLLM's engine died" in said
+    assert "a new one starts in" in said
+    completions = list(RunFolder.open(run).iter_completions())
+    assert {row.request_key for row in completions} == {
+        request.key for request in RunFolder.open(run).iter_requests()
+    }
+    assert {row.status for row in completions} <= {"ok", "truncated"}
+    assert _session_is_empty(parent.pid)
+
+
+def _session_members(session: int) -> list[int]:
+    stats = Path("/proc").glob("[0-9]*/stat")
+    return [int(stat.parent.name) for stat in stats if _session_of(stat) == session]
+
+
+def _name(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def _session_is_empty(session: int) -> bool:
     """Whether no process of the session is left a little later."""
     deadline = time.monotonic() + 30

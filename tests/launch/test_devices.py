@@ -44,7 +44,7 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(devices, "_uses_gpus", lambda config: config.engine.kind == "vllm")
+    monkeypatch.setattr(devices, "uses_gpus", lambda config: config.engine.kind == "vllm")
     return install
 
 
