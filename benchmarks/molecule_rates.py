@@ -3,11 +3,11 @@
     python benchmarks/molecule_rates.py CHECKPOINT SOURCE... [--limit 200]
         [--temperatures 0 10] [--kinds none syntax molecule formula] [--tasks REL-C2 REL-C3 REL-C4]
 
-An arm for each kind and temperature, on the same instances and the same engine. Counted are replies: *complete* ones that the constraint admits as a
-whole (a reply without one is complete where the model ended it); of the complete ones those whose
-molecules RDKit parses, all of them; and of these those that are as `formula` asks (REL-C3: each an
-isomer of the asked formula, new; REL-C2 and C4: substructures, large enough). A temperature of 10
-is next to uniform over the mask. JSON on standard output.
+An arm for each kind and temperature, on the same instances and the same engine. Counted are
+replies: *complete* ones that the constraint admits as a whole (without a constraint, those that the
+model ended); of these the ones whose molecules RDKit parses, all of them; and of those the ones as
+`formula` asks (REL-C3: each an isomer of the asked formula, and new; REL-C2 and C4: substructures,
+large enough). A temperature of 10 is next to uniform over the mask. JSON on standard output.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 USED: tuple[Kind, ...] = tuple(
     kind for kind in KINDS if any(kind in task_for(name).constraint_kinds for name in TASKS)
 )
-# The shortest reply of REL-C4 (five motifs of one atom) has 87 bytes, at worst a token each.
-MAX_TOKENS = 128
+# The shortest reply of REL-C4 (five motifs of six atoms) has 187 bytes, at worst a token each.
+MAX_TOKENS = 256
 MAX_MODEL_LEN = 4096
 CONFIG = """
 run: ladder

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import pytest
 from rdkit import Chem
 from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
+from rel_batch import constraint_for, read_instances
 from rel_batch.chem.assisted import bond_placements, missing_isomers
 from rel_batch.chem.molecules import canonical_form
 from rel_batch.chem.universes import isomers
@@ -15,6 +17,8 @@ from rel_batch.constraints import Constraint, Nothing
 from rel_batch.constraints.encoding import decode, encode
 from rel_batch.constraints.molecules import NewMolecules
 from rel_batch.constraints.molecules.graphs import read_graph
+from rel_batch.engine.structured_outputs import compile_check
+from rel_batch.tasks import task_for
 
 LEAF = NewMolecules((("CCO",), ("COC",), ("c1ccccc1", "C1=CC=CC=C1")), "<s>", "</s>")
 
@@ -133,3 +137,24 @@ def test_every_complete_molecule_has_the_formula_and_is_new(formula: str) -> Non
 def test_a_text_that_is_no_plain_smiles_is_no_graph(smiles: str) -> None:
     with pytest.raises(ValueError, match="not a plain SMILES"):
         read_graph(smiles)
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "reason"),
+    [
+        ("REL-C3", {"molecules": ("CCO", "COC")}, "all are given"),
+        ("REL-C3", {"molecules": ("CCO", "CC")}, "no one formula"),
+        ("REL-C4", {"molecules": ("CCO",) * 3}, "no substructure of CCO with 6 atoms"),
+        ("REL-C2", {"molecules": ("not a molecule", "C")}, "RDKit does not read"),
+    ],
+)
+def test_a_question_without_an_answer_is_found_before_anything_is_decoded(
+    task: str, changes: dict[str, object], reason: str
+) -> None:
+    instance = read_instances("bundled", tasks=[task])[0]  # type: ignore[list-item]
+    broken = dataclasses.replace(instance, answer={**instance.answer, **changes})
+    constraint = constraint_for(broken, "formula")
+    problem = compile_check(constraint, "default", tokenizer=None)
+    assert problem is not None
+    assert reason in problem
+    assert not constraint.matches(task_for(task).reference_reply(instance))
