@@ -35,13 +35,13 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
 from rel_batch.errors import StoreError
 from rel_batch.store.disk import disk_errors, file_names, make_folder, writing
+from rel_batch.store.machine import has_ended, this_process
 
 CLAIMS = "claims"
 _CHUNK = re.compile(r"chunk-(\d{5,9})", re.ASCII)
@@ -172,7 +172,7 @@ class Claims:
         self._run_path = run_path
         self._folder = run_path / CLAIMS
         self._clock = clock or FileClock()
-        self._info = {"worker": self.worker, **_this_process(), **(info or {})}
+        self._info = {"worker": self.worker, **this_process(), **(info or {})}
         self._lock = threading.RLock()
         self._held: set[int] = set()
         self._closed = False
@@ -361,7 +361,7 @@ class Claims:
         `seen_at` is a sign of life beside its heartbeat, which a network file system may show late.
         """
         file = self._folder / f"worker-{worker}.json"
-        if _has_ended(_info(file)):
+        if has_ended(_info(file)):
             return True
         newest = 0.0
         for sign in (file, seen_at, _claim_file(seen_at, worker)):
@@ -415,43 +415,3 @@ def _info(file: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
-
-
-# Whether a process is still there.
-
-
-def _this_process() -> dict[str, Any]:
-    return {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": _machine(),
-        "process_started": _process_started(os.getpid()),
-    }
-
-
-def _has_ended(info: Mapping[str, Any]) -> bool:
-    """Whether a worker ran on this machine, since it was last booted, and its process is gone."""
-    machine, pid = info.get("machine"), info.get("pid")
-    if not machine or machine != _machine() or not isinstance(pid, int):
-        return False
-    return _process_started(pid) != info.get("process_started")
-
-
-def _machine() -> str | None:
-    """What tells this machine, its boot and its process numbers from others; Linux only."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return None
-
-
-def _process_started(pid: int) -> str | None:
-    """When a process started, in ticks since the boot; None where it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    # state ppid pgrp ... starttime is field 22 of all, the 20th after the name.
-    return None if fields[0] in "ZX" else fields[19]
