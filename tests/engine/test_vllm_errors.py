@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rel_batch.constraints import Constraint
-from rel_batch.engine import EngineMemoryError
+from rel_batch.engine import EngineDiedError, EngineMemoryError
 from rel_batch.records import PlannedRequest, Request
 from rel_batch.thoughts import Thinking
 
@@ -60,6 +62,85 @@ def test_a_reply_that_cannot_be_decoded_is_a_row_of_its_own() -> None:
     assert row.status == "engine_error"
     assert row.request_key == request.planned.key
     assert "cannot be decoded: out of range" in str(row.error)
+
+
+class Core:
+    """As much of vLLM's engine as `generate` uses: it answers everything at the next step."""
+
+    def __init__(self, refused: str = "", dies_at_step: int = 0) -> None:
+        self.refused = refused
+        self.dies_at_step = dies_at_step
+        self.num_steps = 0
+        self.waiting: list[str] = []
+        self.aborted: list[str] = []
+
+    def add_request(self, call_id: str, *_: object, **__: object) -> None:
+        if call_id.split("/")[0] == self.refused:
+            raise ValueError("too long for this model")
+        assert call_id not in self.waiting, "an id that is in the engine already"
+        self.waiting.append(call_id)
+
+    def step(self) -> list[Any]:
+        self.num_steps += 1
+        if self.num_steps == self.dies_at_step:
+            raise RuntimeError("CUDA error: device-side assert triggered")
+        done, self.waiting = self.waiting, []
+        return [
+            SimpleNamespace(finished=True, request_id=call_id, **vars(output_of((1,))))
+            for call_id in done
+        ]
+
+    def abort_request(self, call_ids: list[str]) -> None:
+        self.aborted += call_ids
+
+
+def engine_of(core: Core, max_in_flight: int = 2) -> Any:
+    from rel_batch.engine.vllm import VllmEngine
+
+    engine = object.__new__(VllmEngine)
+    engine._llm = SimpleNamespace(llm_engine=core)
+    engine._max_in_flight = max_in_flight
+    engine._num_calls = 0
+    engine._log_file = Path("engine.log")
+    engine._is_whitespace = {1: False}
+    engine._params = lambda _: None
+    return engine
+
+
+def test_none_among_the_requests_is_asked_again_and_ends_nothing() -> None:
+    source = iter([None, None, plain("a"), None, plain("b"), plain("c"), None, plain("a")])
+    rows = list(engine_of(Core()).generate(source))
+    assert sorted(row.request_key for row in rows) == ["a", "a", "b", "c"]
+    assert {row.status for row in rows} == {"ok"}
+
+
+def test_a_request_may_be_in_the_engine_twice() -> None:
+    rows = list(engine_of(Core()).generate([plain("a"), plain("a")]))
+    assert [row.request_key for row in rows] == ["a", "a"]
+
+
+def test_a_request_that_vllm_refuses_is_a_row_and_the_others_go_on() -> None:
+    rows = list(engine_of(Core(refused="b")).generate(map(plain, "abc")))
+    assert {row.request_key: row.status for row in rows} == {
+        "a": "ok",
+        "b": "engine_error",
+        "c": "ok",
+    }
+
+
+def test_whatever_a_step_raises_is_the_engines_death() -> None:
+    core = Core(dies_at_step=2)
+    completions = engine_of(core).generate(map(plain, "abcd"))
+    assert [next(completions).request_key, next(completions).request_key] == ["a", "b"]
+    with pytest.raises(EngineDiedError, match="device-side assert") as error:
+        next(completions)
+    assert "engine.log" in str(error.value.hint)
+    assert len(core.aborted) == 2
+
+
+def plain(key: str) -> Request:
+    request = thinking_request()
+    return replace(request, planned=replace(request.planned, key=key), thinking=None)
 
 
 def thinking_request() -> Request:
