@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rel_batch import constraint_for, read_instances, score_reply
-from rel_batch.constraints import Kind
+from rel_batch.constraints import ASSISTED, Kind
 from rel_batch.errors import ConfigError
 from rel_batch.records import VERDICTS, Instance, Score
 from rel_batch.tasks import TASKS, task_for
 
+SWEEP = os.environ.get("REL_BATCH_SWEEP") == "1"
 BUNDLED = read_instances("bundled")
 # One instance of each task and subset; for B1 one of each label too.
 SAMPLE = list(
@@ -73,8 +75,9 @@ def test_the_reference_reply_of_every_record_that_was_released_is_admitted_and_s
     shared: Path,
 ) -> None:
     keys: set[str] = set()
-    for instance in all_shared(shared):
-        holds_for_its_reference(instance)
+    for number, instance in enumerate(all_shared(shared)):
+        # What the assisted rung reads of a molecule takes 0.2 s where it is new.
+        holds_for_its_reference(instance, assisted=SWEEP or number % 60 == 0)
         assert instance.key not in keys
         keys.add(instance.key)
     assert len(keys) == 4237
@@ -86,10 +89,12 @@ def all_shared(shared: Path) -> Iterator[Instance]:
         yield from read_instances(path, taxa_notation=notation)  # type: ignore[arg-type]
 
 
-def holds_for_its_reference(instance: Instance) -> None:
+def holds_for_its_reference(instance: Instance, *, assisted: bool = True) -> None:
     task = task_for(instance.task)
     assert task.reference_reply_for(instance, "format") == task.reference_reply(instance)
     for kind in task.constraint_kinds:
+        if kind in ASSISTED and not assisted:
+            continue
         reply = task.reference_reply_for(instance, kind)
         constraint = constraint_for(instance, kind)
         assert constraint.kind == kind
