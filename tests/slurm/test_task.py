@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -114,36 +115,54 @@ def test_scratch_is_removed_and_what_is_not_ours_is_kept(tmp_path: Path) -> None
 SHOWN = "JobId=9 ArrayJobId=7 ArrayTaskId=3 JobState={state} Requeue=1 EndTime=Unknown\n"
 
 
+def let_replies_come(run: Path, *, but_the_last: bool) -> None:
+    *others, last = [request.instance_key for request in RunFolder.open(run).iter_requests()]
+    delays_s = dict.fromkeys(others, 0.0) | {last: 3600.0 if but_the_last else 0.0}
+    lines = [{"instance": key, "reply": "0", "delay_s": s} for key, s in delays_s.items()]
+    # Beside the folder of all runs.
+    script = run.parents[1] / "replies.jsonl"
+    script.write_text("\n".join(map(json.dumps, lines)))
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run that takes some seconds."""
+    """A run whose last reply does not come, so that a task is always met at its work."""
     script = tmp_path / "replies.jsonl"
     file = tmp_path / "night.yaml"
     file.write_text(
         f"run: night\noutput_dir: {tmp_path}/out\nmodel: {{path: none}}\n"
-        "instances: {tasks: [REL-A1]}\n"
+        "instances: {tasks: [REL-A1]}\nstore: {flush_rows: 1}\n"
         f"engine: {{kind: fake, fake_replies: scripted, fake_script: {script}}}\n"
     )
     config = read_config(file)
     folder = prepare_run(config, allow_rejected=False).run
-    lines = [
-        {"instance": instance.key, "reply": "0", "delay_s": 0.5}
-        for instance in folder.iter_instances()
-    ]
-    script.write_text("\n".join(map(json.dumps, lines)))
+    let_replies_come(folder.path, but_the_last=True)
     return folder.path
 
 
-def start_task(run: Path, *options: object, **environ: str) -> subprocess.Popen[str]:
-    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "SLURM_JOB_ID": "9"}
-    variables |= {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "rel_batch", "slurm", "task", str(run), *map(str, options)],
-        env=variables | environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+@pytest.fixture
+def start_task(run: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts tasks of the run, none of which outlives its test."""
+    tasks: list[subprocess.Popen[str]] = []
+
+    def start(*options: object, **environ: str) -> subprocess.Popen[str]:
+        variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "SLURM_JOB_ID": "9"}
+        variables |= {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}
+        command = [sys.executable, "-m", "rel_batch", "slurm", "task", run, *options]
+        task = subprocess.Popen(
+            list(map(str, command)),
+            env=variables | environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        tasks.append(task)
+        return task
+
+    yield start
+    for task in tasks:
+        task.kill()
+        task.communicate()
 
 
 def num_rows(run: Path) -> int:
@@ -165,10 +184,15 @@ def wait_for_a_row(run: Path) -> None:
     ],
 )
 def test_a_task_that_is_stopped_keeps_its_rows_and_asks_the_controller(
-    fake: FakeSlurm, run: Path, number: signal.Signals, state: str, requeues: list[str]
+    fake: FakeSlurm,
+    run: Path,
+    start_task: Callable[..., subprocess.Popen[str]],
+    number: signal.Signals,
+    state: str,
+    requeues: list[str],
 ) -> None:
     fake.answer("scontrol", SHOWN.format(state=state))
-    task = start_task(run)
+    task = start_task()
     wait_for_a_row(run)
     task.send_signal(number)
     said, _ = task.communicate(timeout=240)
@@ -178,9 +202,10 @@ def test_a_task_that_is_stopped_keeps_its_rows_and_asks_the_controller(
     assert [call for call in fake.calls if "requeue" in call] == requeues
     assert "scontrol --oneliner show job 7_3" in fake.calls
     # A second life, which SLURM counts, does the rest, and removes its caches.
+    let_replies_come(run, but_the_last=False)
     scratch = run.parent / "scratch"
     (scratch / "vllm").mkdir(parents=True)
-    again = start_task(run, "--scratch", scratch, SLURM_RESTART_COUNT="1")
+    again = start_task("--scratch", scratch, SLURM_RESTART_COUNT="1")
     said, _ = again.communicate(timeout=240)
     assert again.returncode == 0, said
     assert "task 7_3" in said
@@ -189,9 +214,11 @@ def test_a_task_that_is_stopped_keeps_its_rows_and_asks_the_controller(
     assert not scratch.exists()
 
 
-def test_a_controller_that_does_not_answer_costs_no_row(fake: FakeSlurm, run: Path) -> None:
+def test_a_controller_that_does_not_answer_costs_no_row(
+    fake: FakeSlurm, run: Path, start_task: Callable[..., subprocess.Popen[str]]
+) -> None:
     fake.answer("scontrol", "", code=1, error="Unable to contact slurm controller")
-    task = start_task(run)
+    task = start_task()
     wait_for_a_row(run)
     task.send_signal(signal.SIGUSR2)
     said, _ = task.communicate(timeout=240)
