@@ -35,7 +35,7 @@ from rel_batch.constraints.molecules.states import (
 )
 
 MAX_ENDING = 160  # characters
-MAX_WASTED = 50  # characters tried in one search that are not on the way
+MAX_WASTED = 110  # characters tried in one search that are not on the way
 
 
 @native
