@@ -27,6 +27,7 @@ class Effect:
         computed_prefill: share of prompt tokens that were not found in the cache.
         overruled, logprob_cost: means over rows where they were measured.
         backends: what masked the tokens; () for no constraint.
+        violated: replies that did not keep the constraint; None for no constraint.
         compile_ms: mean over rows of the milliseconds that compiling the row's constraint took.
     """
 
@@ -47,6 +48,7 @@ class Effect:
     overruled: float | None
     logprob_cost: float | None
     backends: tuple[str, ...]
+    violated: int | None
     compile_ms: float | None
 
 
@@ -103,6 +105,11 @@ def effect_of(evidence: Evidence, cells: Cells, key: tuple[str, int]) -> Effect:
         overruled=_mean(g.overruled_share for g in generations),
         logprob_cost=_mean(g.logprob_cost for g in generations),
         backends=tuple(sorted({g.backend for g in generations if g.backend})),
+        violated=(
+            None
+            if arm.constraint == "none"
+            else sum(row.status == "constraint_violated" for row in cell.rows)
+        ),
         compile_ms=_mean(None if g.compile_s is None else 1_000 * g.compile_s for g in generations),
     )
 

@@ -254,6 +254,7 @@ def effects_table(findings: Findings) -> Table:
         Column("arm", "arm"),
         *([Column("backend", "masked by")] if masked else []),
         Column("rows", "rows", "count"),
+        Column("violated", "violated", "count"),
         Column("valid_before", "valid without it %", "estimate"),
         Column("gained", "gained", "count"),
         Column("lost", "lost", "count"),
@@ -278,6 +279,7 @@ def effects_table(findings: Findings) -> Table:
             findings.arms[e.arm].label,
             *([", ".join(e.backends)] if masked else []),
             e.rows,
+            e.violated,
             e.valid_before if e.valid_before.n else None,
             moved(e, e.gained, "gained"),
             moved(e, e.lost, "lost"),
@@ -296,6 +298,7 @@ def effects_table(findings: Findings) -> Table:
         "What the constraint did",
         columns,
         rows,
+        "Violated: replies that did not keep the constraint when they were checked. "
         "Valid without it: share of the unconstrained arm's replies that this arm's constraint "
         "admits as they are. Gained, lost: requests that changed verdict against the unconstrained "
         "arm. Tokens: mean of a reply. Tokens/s: of one request, median, while others ran beside "

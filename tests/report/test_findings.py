@@ -177,9 +177,9 @@ def test_an_effect_counts_the_replies_that_were_valid_already(tmp_path: Path) ->
     free, bound = findings.effects
     assert free.gained is None
     assert bound.valid_before.n == 1
-    before = findings.evidence.rows[0].generation
-    assert before is not None
+    before = findings.evidence.texts_of(findings.evidence.rows[0])
     assert bound.valid_before.value == float(before.reply in ("<Yes>", "<No>"))
+    assert (free.violated, bound.violated) == (None, 0)
 
 
 def test_what_changed_verdict_is_counted_in_each_direction(tmp_path: Path) -> None:
