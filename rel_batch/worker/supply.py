@@ -40,8 +40,10 @@ _CAUTIOUS = 16
 # Looking again when nothing was free: after so many seconds, then after more and more.
 _FIRST_LOOK_S = 0.05
 _LAST_LOOK_S = 5.0
-# Looking again when this worker had enough.
-_ENOUGH_S = 0.25
+# Looking again when this worker had enough: for each worker of the run, so that however many there
+# are they ask the file system no more than a hundred times a second; but not seldom.
+_ENOUGH_S = 0.01
+_LEAST_ENOUGH_S = 0.25
 # How long a list of the published parts is believed, and of how many held chunks it is asked at a
 # look whether their workers have died.
 _BELIEVED_S = 5.0
@@ -263,7 +265,8 @@ class Supply(Iterator[Request | None]):
         held_cost = sum(held.held_cost for held in self._open.values())
         free_cost = sum(self._todo[chunk].cost for chunk in free)
         if free and not wants_more(held_cost, free_cost, num_workers):
-            self._looked, self._look_after_s = now, _ENOUGH_S
+            pause_s = min(max(_LEAST_ENOUGH_S, _ENOUGH_S * num_workers), _LAST_LOOK_S)
+            self._looked, self._look_after_s = now, pause_s
             return False
         others = [chunk for chunk in present if chunk in self._todo and chunk not in self._open]
         if self._claim_one(free) or (

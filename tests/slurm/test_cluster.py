@@ -62,7 +62,7 @@ def test_a_task_that_finds_nothing_to_do_ends_at_once(site: Site) -> None:
 
 
 def test_a_preempted_task_is_requeued_by_slurm_alone(site: Site) -> None:
-    job = site.submit("preempted", "--tasks", 2, "--partition", "low", delay_s=0.5)
+    job = site.submit("preempted", "--tasks", 2, "--partition", "low", delay_s=1.0)
     job.wait_until_at_work(2)
     high = site.cluster.command(
         *("sbatch", "--parsable", "-p", "high", "-N2", "--exclusive", "-o", "/dev/null"),
@@ -75,7 +75,7 @@ def test_a_preempted_task_is_requeued_by_slurm_alone(site: Site) -> None:
 
 
 def test_a_task_that_is_warned_of_preemption_requeues_itself(site: Site) -> None:
-    job = site.submit("warned", "--partition", "grace")
+    job = site.submit("warned", "--partition", "grace", delay_s=0.6)
     job.wait_until_at_work()
     high = site.cluster.command(
         *("sbatch", "--parsable", "-p", "high", "-N2", "--exclusive", "-o", "/dev/null"),
