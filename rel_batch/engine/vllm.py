@@ -20,8 +20,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import multiprocessing.connection
 import os
 import re
+import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -120,6 +122,7 @@ class VllmEngine:
                     checkpoint, model, settings, max_model_len, seeded, seed
                 )
                 self._llm = LLM(**arguments)
+            _wake_when_it_dies(self._llm.llm_engine.engine_core)
             # vLLM sets up its logger while it starts; from here on it stays off the terminal.
             logging.getLogger("vllm").handlers = [logging.FileHandler(log_file)]
             self._tokenizer = self._llm.get_tokenizer()
@@ -268,15 +271,8 @@ class VllmEngine:
 
     def close(self) -> None:
         """Stop the engine's processes and wait for them."""
-        from vllm.v1.engine.core_client import SyncMPClient
-
         # By default vLLM kills its processes after 5 s, which leaks their shared memory.
-        client = self._llm.llm_engine.engine_core
-        client.shutdown(timeout=_SHUTDOWN_S)
-        if isinstance(client, SyncMPClient):
-            # vLLM leaves its sockets' context open, and a process may start many engines.
-            client.output_queue_thread.join(_SHUTDOWN_S)
-            client.ctx.destroy(linger=0)
+        self._llm.llm_engine.engine_core.shutdown(timeout=_SHUTDOWN_S)
 
     def __enter__(self) -> Self:
         return self
@@ -288,6 +284,27 @@ class VllmEngine:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _wake_when_it_dies(client: Any) -> None:
+    """Have whoever waits for an output hear that the engine's process has ended.
+
+    vLLM notices it, but leaves a caller of `step` that is waiting already to wait for ever.
+    """
+    from vllm.v1.engine.core_client import SyncMPClient
+    from vllm.v1.engine.exceptions import EngineDeadError
+
+    if not isinstance(client, SyncMPClient):
+        return
+    outputs: Any = client.outputs_queue
+    manager: Any = client.resources.engine_manager
+    sentinels = manager.sentinels()
+
+    def wait() -> None:
+        multiprocessing.connection.wait(sentinels)
+        outputs.put_nowait(EngineDeadError())
+
+    threading.Thread(target=wait, name="engine-watch", daemon=True).start()
 
 
 def has_bf16_instructions(cpuinfo: str) -> bool:

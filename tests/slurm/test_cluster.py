@@ -61,34 +61,6 @@ def test_a_task_that_finds_nothing_to_do_ends_at_once(site: Site) -> None:
     assert "0 to do" in (site.folder / "again.log").read_text()
 
 
-def test_a_preempted_task_is_requeued_by_slurm_alone(site: Site) -> None:
-    job = site.submit("preempted", "--tasks", 2, "--partition", "low", delay_s=1.0)
-    job.wait_until_at_work(2)
-    high = site.cluster.command(
-        *("sbatch", "--parsable", "-p", "high", "-N2", "--exclusive", "-o", "/dev/null"),
-        *("--wrap", "sleep 1"),
-    )
-    until(lambda: site.cluster.queue(high) == {high: "COMPLETED"}, LONG_S, "no room is made")
-    job.wait()
-    job.assert_complete()
-    assert [job.lives(task) for task in range(2)] == [2, 2]
-
-
-def test_a_task_that_is_warned_of_preemption_requeues_itself(site: Site) -> None:
-    job = site.submit("warned", "--partition", "grace", delay_s=0.6)
-    job.wait_until_at_work()
-    high = site.cluster.command(
-        *("sbatch", "--parsable", "-p", "high", "-N2", "--exclusive", "-o", "/dev/null"),
-        *("--wrap", "sleep 1"),
-    )
-    until(lambda: site.cluster.queue(high) == {high: "COMPLETED"}, LONG_S, "no room is made")
-    job.wait()
-    job.assert_complete()
-    assert "stopped by SIGUSR2" in job.log(0)
-    assert "is requeued" in job.log(0)
-    assert job.lives(0) == 2
-
-
 def test_a_task_that_is_cancelled_stays_away_and_the_others_finish_its_work(site: Site) -> None:
     job = site.submit("cancelled", "--tasks", 2, delay_s=0.5)
     job.wait_until_at_work(2)
@@ -194,3 +166,34 @@ def test_a_limit_shorter_than_the_work_costs_no_row(limited: Job) -> None:
     assert {request.chunk for request in RunFolder.open(limited.run).iter_requests()} == {0}
     assert "stopped by SIGUSR2" in limited.log(0)
     assert limited.lives(0) > 1
+
+
+# These need both nodes whole, so they come when `limited` has left its own.
+
+
+def test_a_preempted_task_is_requeued_by_slurm_alone(site: Site) -> None:
+    job = site.submit("preempted", "--tasks", 2, "--partition", "low", delay_s=1.0)
+    job.wait_until_at_work(2)
+    high = site.cluster.command(
+        *("sbatch", "--parsable", "-p", "high", "-N2", "--exclusive", "-o", "/dev/null"),
+        *("--wrap", "sleep 1"),
+    )
+    until(lambda: site.cluster.queue(high) == {high: "COMPLETED"}, LONG_S, "no room is made")
+    job.wait()
+    job.assert_complete()
+    assert [job.lives(task) for task in range(2)] == [2, 2]
+
+
+def test_a_task_that_is_warned_of_preemption_requeues_itself(site: Site) -> None:
+    job = site.submit("warned", "--partition", "grace", delay_s=0.6)
+    job.wait_until_at_work()
+    high = site.cluster.command(
+        *("sbatch", "--parsable", "-p", "high", "-N2", "--exclusive", "-o", "/dev/null"),
+        *("--wrap", "sleep 1"),
+    )
+    until(lambda: site.cluster.queue(high) == {high: "COMPLETED"}, LONG_S, "no room is made")
+    job.wait()
+    job.assert_complete()
+    assert "stopped by SIGUSR2" in job.log(0)
+    assert "is requeued" in job.log(0)
+    assert job.lives(0) == 2
