@@ -21,7 +21,7 @@ from pathlib import Path
 from rel_batch.config import ArmConfig
 from rel_batch.engine import finished_completion
 from rel_batch.instances import read_instances
-from rel_batch.plan import materialise, plan_requests
+from rel_batch.plan import Materialiser, compile_nothing, plan_requests
 from rel_batch.prompts import ByteTokenizer, PromptRenderer
 from rel_batch.records import Completion, Request
 from rel_batch.scoring import score_run
@@ -67,7 +67,9 @@ def make_run(folder: Path, num_rows: int) -> RunFolder:
     by_key = {instance.key: instance for instance in instances}
     arms = {arm.name: arm for arm in ARMS}
     chunk: list[Completion] = []
-    for request in materialise(plan.requests, by_key, arms, renderer, {}):
+    for request in map(
+        Materialiser(by_key, arms.values(), renderer, compile_nothing), plan.requests
+    ):
         instance = by_key[request.planned.instance_key]
         reference = task_for(instance.task).reference_reply_for(
             instance, arms[request.planned.arm].constraint

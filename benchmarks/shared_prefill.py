@@ -21,13 +21,12 @@ from pathlib import Path
 
 from rel_batch.checkpoint import resolve_checkpoint
 from rel_batch.config import ArmConfig, EngineConfig, ModelConfig
-from rel_batch.engine.structured_outputs import compiled_constraints
+from rel_batch.engine.structured_outputs import ConstraintCompiler
 from rel_batch.engine.vllm import VllmEngine
 from rel_batch.instances import read_instances
-from rel_batch.plan import materialise, plan_requests
+from rel_batch.plan import Materialiser, plan_requests
 from rel_batch.prompts import PromptRenderer, load_tokenizer
 from rel_batch.records import Completion, Instance
-from rel_batch.tasks import task_for
 
 MOST = 1.25
 BLOCK_TOKENS = 128
@@ -60,17 +59,11 @@ def main() -> None:
     checkpoint = resolve_checkpoint(model)
     tokenizer = load_tokenizer(str(checkpoint.path), revision=None, trust_remote_code=False)
     renderer = PromptRenderer(tokenizer, "auto")
-    constraints = [task_for(i.task).constraint(i, a.constraint) for i in instances for a in ARMS]
-    compiled = compiled_constraints(
-        [constraint for constraint in constraints if constraint.kind != "none"],
-        "default",
-        tokenizer,
-    )
+    compiler = ConstraintCompiler("default", tokenizer)
 
     def planned(arms: Sequence[ArmConfig]) -> list[object]:
         plan = plan_requests(instances, arms, renderer, model_commit="benchmark", seed=0)
-        named = {arm.name: arm for arm in arms}
-        return list(materialise(plan.requests, by_key, named, renderer, compiled))
+        return list(map(Materialiser(by_key, arms, renderer, compiler), plan.requests))
 
     longest = plan_requests(instances, ARMS, renderer, model_commit="benchmark", seed=0).longest
     blocks = PROMPTS_IN_CACHE * (longest // BLOCK_TOKENS + 1) + 1

@@ -137,6 +137,14 @@ def plan_requests(
     )
 
 
+CompileConstraint = Callable[[Constraint], Compiled | None]
+
+
+def compile_nothing(constraint: Constraint) -> None:
+    """For an engine that compiles no constraints."""
+    del constraint
+
+
 class Materialiser:
     """Gives planned requests their prompts and constraints, best in the order of the plan."""
 
@@ -145,10 +153,10 @@ class Materialiser:
         instances: Mapping[str, Instance],
         arms: Iterable[ArmConfig],
         renderer: PromptRenderer,
-        compile_constraint: Callable[[Constraint], Compiled | None],
+        compile_constraint: CompileConstraint,
     ) -> None:
         """`instances` are all of the run's, as worked examples are drawn from them;
-        `compile_constraint` is asked once for each constraint, just before it is needed."""
+        `compile_constraint` is asked of each constraint just before it is needed."""
         self._instances = instances
         self._arms = {arm.name: arm for arm in arms}
         self._renderer = renderer
@@ -197,23 +205,6 @@ class Materialiser:
             constraint = task_for(instance.task).constraint(instance, arm.constraint)
             self._constraints[digest] = constraint, self._compile(constraint)
         return self._constraints[digest]
-
-
-def materialise(
-    planned: Iterable[PlannedRequest],
-    instances: Mapping[str, Instance],
-    arms: Mapping[str, ArmConfig],
-    renderer: PromptRenderer,
-    compiled: Mapping[str, Compiled],
-) -> Iterator[Request]:
-    """Planned requests with their prompts and constraints, lazily and in order.
-
-    `compiled` says by its digest how each constraint compiled.
-    """
-    given = Materialiser(
-        instances, arms.values(), renderer, lambda constraint: compiled.get(constraint.digest)
-    )
-    return map(given, planned)
 
 
 def thinking_of(arm: ArmConfig, renderer: PromptRenderer) -> Thinking | None:

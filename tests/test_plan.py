@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rel_batch.config import ArmConfig
 from rel_batch.instances import read_instances
-from rel_batch.plan import Plan, materialise, max_tokens_of, plan_requests
+from rel_batch.plan import Materialiser, Plan, compile_nothing, max_tokens_of, plan_requests
 from rel_batch.prompts import ByteTokenizer, PromptRenderer
 from rel_batch.records import Instance
 from rel_batch.tasks import task_for
@@ -79,7 +79,9 @@ def test_materialised_requests_have_the_prompt_that_was_planned() -> None:
     instances = {instance.key: instance for instance in bundled()}
     plan = planned(list(instances.values()), FORMAT, FREE)
     arms = {"format": FORMAT, "free": FREE}
-    requests = list(materialise(plan.requests, instances, arms, RENDERER, {}))
+    requests = list(
+        map(Materialiser(instances, arms.values(), RENDERER, compile_nothing), plan.requests)
+    )
     assert [request.planned for request in requests] == list(plan.requests)
     for request in requests:
         assert len(request.prompt_token_ids) == request.planned.num_prompt_tokens
@@ -108,7 +110,10 @@ def test_a_prompt_tells_of_json_where_json_is_asked_for() -> None:
     plan = planned([instance], *arms.values())
     prompts = {
         request.planned.arm: bytes(request.prompt_token_ids).decode()
-        for request in materialise(plan.requests, {instance.key: instance}, arms, RENDERER, {})
+        for request in map(
+            Materialiser({instance.key: instance}, arms.values(), RENDERER, compile_nothing),
+            plan.requests,
+        )
     }
     assert prompts["format"] == instance.question
     added = task_for(instance.task).instruction("json")
@@ -138,7 +143,10 @@ def test_a_system_prompt_without_a_system_role_is_said_to_stand_before_the_quest
     assert plan.remarks == (
         "arm told: the model has no system role, so its system prompt is put before the question",
     )
-    (request,) = materialise(plan.requests, {instance.key: instance}, {"told": arm}, RENDERER, {})
+    (request,) = map(
+        Materialiser({instance.key: instance}, {"told": arm}.values(), RENDERER, compile_nothing),
+        plan.requests,
+    )
     assert bytes(request.prompt_token_ids).decode() == f"Be brief.\n\n{instance.question}"
 
 
@@ -154,6 +162,8 @@ def test_each_variant_of_the_prompt_has_keys_of_its_own_and_the_prompt_that_was_
     for arm in arms:
         plan = planned(list(instances.values()), arm)
         keys += [request.key for request in plan.requests]
-        for request in materialise(plan.requests, instances, {"a": arm}, RENDERER, {}):
+        for request in map(
+            Materialiser(instances, {"a": arm}.values(), RENDERER, compile_nothing), plan.requests
+        ):
             assert len(request.prompt_token_ids) == request.planned.num_prompt_tokens
     assert len(set(keys)) == len(keys) == 4 * len(instances)

@@ -52,7 +52,7 @@ def check(config: ConfigPath, set_: Overrides = None, skip_bad: SkipBad = False)
     from rel_batch.launch.prepare import prepare
 
     prepared = prepare(read_settings(config, list(set_ or []), skip_bad=skip_bad))
-    rejected = prepared.rejected_constraints()
+    rejected = prepared.rejected_constraints
     print_check(prepared, rejected)
     if rejected:
         raise EngineError(

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -131,17 +130,23 @@ def compile_check(constraint: Constraint, backend: Backend, tokenizer: Any) -> s
 
 
 class ConstraintCompiler:
-    """Says how constraints compile for one backend and tokenizer, one after another."""
+    """Says how constraints compile for one backend and tokenizer; of equal ones, once."""
 
     def __init__(self, backend: Backend, tokenizer: Any) -> None:
         self._backend: Backend = backend
         self._tokenizer = tokenizer
         self._ready: set[Matcher] = set()
+        self._compiled: dict[str, Compiled] = {}
 
     def __call__(self, constraint: Constraint) -> Compiled | None:
         """How `constraint` compiles; None where there is nothing to compile."""
         if constraint.expression is None:
             return None
+        if constraint.digest not in self._compiled:
+            self._compiled[constraint.digest] = self._compile(constraint)
+        return self._compiled[constraint.digest]
+
+    def _compile(self, constraint: Constraint) -> Compiled:
         matcher = matcher_of(constraint, self._backend)
         if matcher not in self._ready:
             # The first of its kind also reads the vocabulary, which is no cost of the constraint.
@@ -150,15 +155,6 @@ class ConstraintCompiler:
         started = time.perf_counter()
         problem = compile_check(constraint, self._backend, self._tokenizer)
         return Compiled(matcher, time.perf_counter() - started, problem)
-
-
-def compiled_constraints(
-    constraints: Iterable[Constraint], backend: Backend, tokenizer: Any
-) -> dict[str, Compiled]:
-    """How each constraint compiles, by its digest; `none` is left out."""
-    compiler = ConstraintCompiler(backend, tokenizer)
-    compiled = {constraint.digest: compiler(constraint) for constraint in constraints}
-    return {digest: each for digest, each in compiled.items() if each is not None}
 
 
 def grammar_of(constraint: Constraint, matcher: Carrier) -> Grammar:

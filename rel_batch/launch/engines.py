@@ -64,7 +64,7 @@ def follow_engine(setup: Setup, log_file: Path) -> None:
     Raises EngineError.
     """
     from rel_batch.engine.nodes import follow
-    from rel_batch.engine.vllm import engine_arguments, prepare_environment
+    from rel_batch.engine.vllm_arguments import engine_arguments, prepare_environment
 
     if setup.checkpoint is None:
         raise EngineError("the fake engine has one node; set slurm.nodes_per_task to 1")

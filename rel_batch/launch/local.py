@@ -107,6 +107,11 @@ def _prepare(config: RunConfig, progress: Progress) -> Prepared:
         progress.say(f"skipped: {complaint}")
     if len(prepared.skipped) > 20:
         progress.say(f"skipped: {len(prepared.skipped) - 20} more bad lines, in manifest.json")
+    if rejected := prepared.rejected_constraints:
+        progress.say(
+            f"{len(rejected)} constraints do not compile, and their requests will end as "
+            f"constraint_rejected; the first: {next(iter(rejected.values()))}"
+        )
     return prepared
 
 
@@ -117,9 +122,9 @@ def _setup(prepared: Prepared, run: RunFolder) -> Setup:
         instances=prepared.instances,
         index=read_chunk_index(run),
         checkpoint=prepared.checkpoint,
-        tokenizer=prepared.tokenizer,
         renderer=prepared.renderer,
         max_model_len=run.manifest["max_model_len"],
+        compile_constraint=prepared.compile_constraint,
     )
 
 

@@ -24,9 +24,10 @@ from rel_batch.engine.canary import CANARY_TOKENS
 from rel_batch.errors import DataError, EngineError
 from rel_batch.instances import InstanceSet, read_instances
 from rel_batch.instances.hub import HUB, Release, fetch_release
-from rel_batch.plan import Plan, plan_requests
+from rel_batch.launch.setup import constraint_compiler
+from rel_batch.plan import CompileConstraint, Plan, compile_nothing, plan_requests
 from rel_batch.prompts import ByteTokenizer, PromptRenderer, load_tokenizer
-from rel_batch.records import Compiled, Instance, PlannedRequest
+from rel_batch.records import Instance, PlannedRequest
 from rel_batch.tasks import task_for
 
 _FAKE_COMMIT = "fake"
@@ -77,19 +78,17 @@ class Prepared:
                 yield self.constraint_of(request)
 
     @functools.cached_property
-    def compiled(self) -> Mapping[str, Compiled]:
-        """How every distinct constraint compiles for the run's backend and tokenizer, by digest."""
-        if self.checkpoint is None:  # the fake engine compiles nothing
-            return {}
-        from rel_batch.engine.structured_outputs import compiled_constraints
+    def compile_constraint(self) -> CompileConstraint:
+        """Says how a constraint compiles for the run's backend and tokenizer."""
+        return constraint_compiler(self.config, self.tokenizer)
 
-        return compiled_constraints(
-            self.distinct_constraints(), self.config.engine.backend, self.tokenizer
-        )
-
+    @functools.cached_property
     def rejected_constraints(self) -> dict[str, str]:
-        """Digest and reason of every constraint that the backend cannot compile."""
-        return {d: c.problem for d, c in self.compiled.items() if c.problem is not None}
+        """Digest and reason of every constraint that does not compile; all are compiled for it."""
+        if self.compile_constraint is compile_nothing:
+            return {}
+        compiled = ((c.digest, self.compile_constraint(c)) for c in self.distinct_constraints())
+        return {d: c.problem for d, c in compiled if c is not None and c.problem is not None}
 
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
@@ -183,7 +182,7 @@ def _check_engine(config: RunConfig) -> None:
             hint="pip install 'rel-batch[gpu]', or 'rel-batch[cpu]' for the CPU build",
         )
     if config.engine.engine_args:
-        from rel_batch.engine.vllm import check_engine_args  # slow: loads torch
+        from rel_batch.engine.vllm_arguments import check_engine_args  # slow: loads torch
 
         check_engine_args(config.engine.engine_args)
 

@@ -8,8 +8,7 @@ planned with. Relative paths in a run's config are relative to where it was crea
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,9 @@ from rel_batch.checkpoint import Checkpoint, resolve_checkpoint
 from rel_batch.config import RunConfig, validate_config
 from rel_batch.constraints import Constraint
 from rel_batch.errors import StoreError
+from rel_batch.plan import CompileConstraint, compile_nothing
 from rel_batch.prompts import ByteTokenizer, PromptRenderer, load_tokenizer
-from rel_batch.records import Compiled, Instance
+from rel_batch.records import Instance
 from rel_batch.store import RunFolder
 from rel_batch.store.chunks import ChunkIndex, read_chunk_index
 from rel_batch.store.manifest import MANIFEST, render_differences
@@ -33,6 +33,7 @@ class Setup:
     Attributes:
         checkpoint: None for the fake engine.
         max_model_len: tokens of context that the engine gets.
+        compile_constraint: says how a constraint compiles for the run's backend and tokenizer.
     """
 
     run: RunFolder
@@ -40,18 +41,9 @@ class Setup:
     instances: Mapping[str, Instance]
     index: ChunkIndex
     checkpoint: Checkpoint | None
-    tokenizer: Any
     renderer: PromptRenderer
     max_model_len: int
-
-    @functools.cached_property
-    def compile_constraint(self) -> Callable[[Constraint], Compiled | None]:
-        """Says how a constraint compiles for the run's backend and tokenizer."""
-        if self.checkpoint is None:  # the fake engine compiles nothing
-            return lambda _: None
-        from rel_batch.engine.structured_outputs import ConstraintCompiler
-
-        return ConstraintCompiler(self.config.engine.backend, self.tokenizer)
+    compile_constraint: CompileConstraint
 
     def constraint_of(self, task: str, arm: str, instance_key: str) -> Constraint:
         """The constraint of a planned request."""
@@ -61,6 +53,15 @@ class Setup:
     def located(self, path: str) -> Path:
         """A path of the config, from wherever this process runs."""
         return located(path, self.run.manifest)
+
+
+def constraint_compiler(config: RunConfig, tokenizer: Any) -> CompileConstraint:
+    """What compiles the constraints of a run."""
+    if config.engine.kind == "fake":
+        return compile_nothing
+    from rel_batch.engine.structured_outputs import ConstraintCompiler
+
+    return ConstraintCompiler(config.engine.backend, tokenizer)
 
 
 def located(path: str, manifest: Mapping[str, Any]) -> Path:
@@ -96,9 +97,9 @@ def load_setup(run: RunFolder, settings: Mapping[str, Any] | None = None) -> Set
         instances={instance.key: instance for instance in run.iter_instances()},
         index=read_chunk_index(run),
         checkpoint=checkpoint,
-        tokenizer=tokenizer,
         renderer=renderer,
         max_model_len=manifest["max_model_len"],
+        compile_constraint=constraint_compiler(config, tokenizer),
     )
 
 

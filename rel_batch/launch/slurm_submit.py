@@ -105,7 +105,7 @@ def prepare_run(config: RunConfig, *, allow_rejected: bool) -> PreparedRun:
     Raises RelBatchError.
     """
     prepared = prepare(config)
-    rejected = prepared.rejected_constraints()
+    rejected = prepared.rejected_constraints
     if rejected and not allow_rejected:
         raise EngineError(
             f"{len(rejected)} constraints do not compile with {config.engine.backend}; nothing "

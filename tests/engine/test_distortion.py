@@ -18,7 +18,7 @@ from rel_batch.engine.fake import FakeEngine, FakeReply, oracle_replies
 from rel_batch.engine.steps import request_steps
 from rel_batch.errors import DataError
 from rel_batch.instances import read_instances
-from rel_batch.plan import materialise, plan_requests
+from rel_batch.plan import Materialiser, compile_nothing, plan_requests
 from rel_batch.prompts import ByteTokenizer, PromptRenderer
 from rel_batch.records import Completion, Instance, Request
 from rel_batch.tasks import task_for
@@ -34,7 +34,10 @@ def one(task: str) -> Instance:
 
 def planned(instance: Instance, arm: ArmConfig) -> Request:
     plan = plan_requests([instance], [arm], RENDERER, model_commit="c", seed=0)
-    (request,) = materialise(plan.requests, {instance.key: instance}, {arm.name: arm}, RENDERER, {})
+    (request,) = map(
+        Materialiser({instance.key: instance}, {arm.name: arm}.values(), RENDERER, compile_nothing),
+        plan.requests,
+    )
     return request
 
 

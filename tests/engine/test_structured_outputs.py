@@ -60,7 +60,7 @@ INSTANCES = list({i.task: i for i in read_instances("bundled")}.values())
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from rel_batch.engine import grammar_backend
-    from rel_batch.engine.vllm import OWN_ARGUMENTS, REFUSED_ARGUMENTS, check_engine_args
+    from rel_batch.engine.vllm_arguments import OWN_ARGUMENTS, REFUSED_ARGUMENTS, check_engine_args
 
 TAXA = Constraint("set", OneOf((Text("No"), Seq((Text("Yes: "), Subset(("1", "12", "2"), ", "))))))
 CHOICE = Constraint("format", texts(("<Yes>", "<No>")))

@@ -24,7 +24,7 @@ from rel_batch.engine.steps import request_steps
 from rel_batch.errors import ConfigError, EngineError
 from rel_batch.instances import read_instances
 from rel_batch.judge import score_reply
-from rel_batch.plan import materialise, plan_requests
+from rel_batch.plan import Materialiser, compile_nothing, plan_requests
 from rel_batch.prompts import PROMPTED_INSTRUCTION, ByteTokenizer, PromptRenderer
 from rel_batch.records import Completion, PlannedRequest, Request
 from rel_batch.tasks.answer import answer_of
@@ -480,7 +480,10 @@ def test_only_the_answer_is_graded() -> None:
     arm = ArmConfig(name="a", thinking="prompted", thinking_budget=100)
     made = PromptRenderer(ByteTokenizer(), "auto")
     plan = plan_requests([instance], [arm], made, model_commit="c", seed=0)
-    requests = materialise(plan.requests, {instance.key: instance}, {"a": arm}, made, {})
+    requests = map(
+        Materialiser({instance.key: instance}, {"a": arm}.values(), made, compile_nothing),
+        plan.requests,
+    )
     (done,) = engine.generate(requests)
     assert (done.reply, done.thought) == (right, f"The answer is {wrong}.")
     assert score_reply(instance, done.reply).correct
@@ -496,7 +499,10 @@ def test_a_script_may_say_what_was_thought(tmp_path: Path) -> None:
     for budget, thought in ((20, "one, two, three"), (5, "one,")):
         arm = ArmConfig(name="a", thinking="prompted", thinking_budget=budget)
         plan = plan_requests([instance], [arm], made, model_commit="c", seed=0)
-        requests = materialise(plan.requests, {instance.key: instance}, {"a": arm}, made, {})
+        requests = map(
+            Materialiser({instance.key: instance}, {"a": arm}.values(), made, compile_nothing),
+            plan.requests,
+        )
         (done,) = engine.generate(requests)
         assert (done.reply, done.thought) == ("<No>", thought)
 
@@ -523,8 +529,11 @@ def test_arms_that_think_otherwise_have_prompts_and_keys_of_their_own() -> None:
     plan = plan_requests([instance], arms, made, model_commit="c", seed=0)
     requests = {
         r.planned.arm: r
-        for r in materialise(
-            plan.requests, {instance.key: instance}, {a.name: a for a in arms}, made, {}
+        for r in map(
+            Materialiser(
+                {instance.key: instance}, {a.name: a for a in arms}.values(), made, compile_nothing
+            ),
+            plan.requests,
         )
     }
     assert len({r.key for r in plan.requests}) == 4

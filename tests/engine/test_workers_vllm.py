@@ -26,20 +26,24 @@ store: {{flush_rows: 2}}
 """
 
 
-def test_of_two_workers_one_is_killed_and_the_rows_are_the_plan(
-    tmp_path: Path, tiny_llama: Path
-) -> None:
-    config = tmp_path / "two.yaml"
-    config.write_text(CONFIG.format(checkpoint=tiny_llama), encoding="utf-8")
-    run = tmp_path / "outputs" / "two"
-    with subprocess.Popen(
-        [sys.executable, "-m", "rel_batch", "run", str(config), "--workers", "2"],
-        cwd=tmp_path,
+def started(folder: Path, checkpoint: Path, *, workers: int) -> subprocess.Popen[str]:
+    config = folder / "two.yaml"
+    config.write_text(CONFIG.format(checkpoint=checkpoint), encoding="utf-8")
+    return subprocess.Popen(
+        [sys.executable, "-m", "rel_batch", "run", str(config), "--workers", str(workers)],
+        cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    ) as parent:
+    )
+
+
+def test_of_two_workers_one_is_killed_and_the_rows_are_the_plan(
+    tmp_path: Path, tiny_llama: Path
+) -> None:
+    run = tmp_path / "outputs" / "two"
+    with started(tmp_path, tiny_llama, workers=2) as parent:
         deadline = time.monotonic() + 900
         killed = False
         while not killed and parent.poll() is None:
@@ -67,17 +71,8 @@ def test_of_two_workers_one_is_killed_and_the_rows_are_the_plan(
 def test_an_engine_that_is_killed_is_started_again_and_no_row_is_lost(
     tmp_path: Path, tiny_llama: Path
 ) -> None:
-    config = tmp_path / "two.yaml"
-    config.write_text(CONFIG.format(checkpoint=tiny_llama), encoding="utf-8")
     run = tmp_path / "outputs" / "two"
-    with subprocess.Popen(
-        [sys.executable, "-m", "rel_batch", "run", str(config), "--workers", "1"],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as parent:
+    with started(tmp_path, tiny_llama, workers=1) as parent:
         deadline = time.monotonic() + 900
         while not list(run.glob("completions/chunk-*")):
             assert parent.poll() is None
