@@ -20,16 +20,18 @@ from rel_batch.report.browsing import pack
 from rel_batch.report.evidence import Arm
 from rel_batch.report.figures import Figure
 from rel_batch.report.findings import Findings
+from rel_batch.report.reply_tables import (
+    calibration_table,
+    effects_table,
+    failures_table,
+    sets_table,
+)
 from rel_batch.report.sections import (
     answer_table,
     baselines_table,
-    calibration_table,
     comparisons_table,
-    effects_table,
-    failures_table,
     levels_table,
     results_table,
-    sets_table,
     trends_table,
 )
 from rel_batch.report.tables import Linked, Table

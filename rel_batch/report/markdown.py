@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from rel_batch.report.figures import Figure
 from rel_batch.report.findings import Findings
 from rel_batch.report.html import arms_in_words, title
+from rel_batch.report.reply_tables import (
+    calibration_table,
+    effects_table,
+    failures_table,
+    sets_table,
+)
 from rel_batch.report.sections import (
     answer_table,
     baselines_table,
-    calibration_table,
     comparisons_table,
-    effects_table,
-    failures_table,
     results_table,
-    sets_table,
     trends_table,
 )
 from rel_batch.report.tables import Table

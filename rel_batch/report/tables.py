@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+from urllib.parse import urlencode
 
 from rel_batch.report.statistics import Estimate
 
@@ -104,3 +105,8 @@ def show(value: Any, kind: Kind) -> str:
 
 
 _FORMS = {"estimate": "{:.1f}", "change": "{:+.1f}"}
+
+
+def linked(count: int, **filters: str) -> Linked | int:
+    """A count with the address of the rows in the page's browser; none lead to nothing."""
+    return Linked(count, "#" + urlencode(filters)) if count else count
