@@ -143,7 +143,7 @@ def test_a_job_that_may_be_queued_is_not_called_refused(
 def test_a_constraint_that_does_not_compile_queues_nothing(
     config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Prepared, "rejected_constraints", lambda _: {"d": "it is too large"})
+    monkeypatch.setattr(Prepared, "rejected_constraints", {"d": "it is too large"})
     with pytest.raises(EngineError, match=r"nothing was queued; the first: it is too large"):
         prepare_run(config, allow_rejected=False)
     assert not config.folder.exists()
@@ -169,7 +169,7 @@ def test_a_worker_takes_the_snapshot_that_was_fetched_and_asks_no_hub(
     snapshot = tmp_path / "snapshots" / ("0123456789" * 4)  # as the Hub's cache names it
     shutil.copytree(tiny_llama, snapshot)
     monkeypatch.setattr(checkpoint, "_download", lambda _: snapshot)
-    monkeypatch.setattr(Prepared, "rejected_constraints", lambda _: {})  # needs no engine here
+    monkeypatch.setattr(Prepared, "rejected_constraints", {})  # needs no engine here
     run = prepare_run(read_config(file), allow_rejected=False).run
 
     def refuse(_: object) -> Path:
