@@ -30,8 +30,9 @@ export VLLM_NO_USAGE_STATS := 1
 demo: $(INSTALLED) $(CHECKPOINT)
 	$(BIN)/rel-batch run configs/quickstart.yaml
 
+# In two processes: one waits for the engine, mostly, while the other works.
 test: lint $(CHECKPOINT) browser slurm
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 # The report's page is tested in a real browser, which is installed where that is allowed.
 browser:

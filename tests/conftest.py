@@ -54,9 +54,20 @@ def demo_checkpoint() -> Path:
     return build_once(CHECKPOINTS / "gemma3-270m", build_gemma3_270m)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first: nobody should wait for an engine to learn of a typo."""
-    items.sort(key=lambda item: item.get_closest_marker("engine") is not None)
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Fast tests first: nobody should wait for an engine to learn of a typo.
+
+    In several processes (`-n`) one of them runs all that start an engine, from the beginning, as
+    two engines at once would be too many; the others run the rest, file by file.
+    """
+    several = config.getoption("numprocesses", None) is not None
+    for item in items:
+        if item.get_closest_marker("engine") is not None:
+            item.add_marker(pytest.mark.xdist_group("engine"))
+        else:
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+    items.sort(key=lambda item: (item.get_closest_marker("engine") is not None) != several)
 
 
 @pytest.hookimpl(trylast=True)
