@@ -163,7 +163,8 @@ class ArmConfig(_Section):
 
     name: Name
     constraint: Kind = "format"
-    temperature: Annotated[float, Field(ge=0.0, le=10.0, strict=False)] = 0.0
+    # vLLM refuses a request with more than 2.
+    temperature: Annotated[float, Field(ge=0.0, le=2.0, strict=False)] = 0.0
     top_p: Annotated[float, Field(gt=0.0, le=1.0, strict=False)] = 1.0
     samples: PositiveInt = 1
     # Bound on the reply in tokens: `auto` is the task's own; or one number; or one per task.

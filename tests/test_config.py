@@ -56,6 +56,7 @@ def test_the_shortest_config_runs_the_bundled_instances_under_format(tmp_path: P
         ("", "a config is a mapping"),
         ("run: x\nmodel: {path: a}\narms: [{name: a}, {name: a}]", "two arms are called 'a'"),
         ("run: x\nmodel: {path: a}\narms: [{name: a, samples: 3}]", "need a temperature above 0"),
+        ("run: x\nmodel: {path: a}\narms: [{name: a, temperature: 2.1}]", "arms.0.temperature"),
         ("run: x\nmodel: {path: a}\ninstances: {tasks: [REL-A9]}", "REL-A1"),
         ("run: x\nmodel: {path: a}\nseed: -1", "seed"),
         (

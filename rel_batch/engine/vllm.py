@@ -174,7 +174,7 @@ class VllmEngine:
                     priority=-1 if running.is_begun else 0,
                 )
         except EngineDiedError as error:
-            if not isinstance(error.__cause__, ValueError):
+            if not _is_refusal(error.__cause__):
                 raise
             # vLLM's validation of one request: the others go on.
             return failed_completion(running.request, "engine_error", _first_line(error.__cause__))
@@ -243,6 +243,13 @@ class VllmEngine:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    """Whether vLLM refused one request, and is itself well."""
+    from vllm.exceptions import VLLMClientError
+
+    return isinstance(error, ValueError | VLLMClientError)
 
 
 def _wake_when_it_dies(client: Any) -> None:

@@ -369,3 +369,18 @@ def test_a_reply_that_fills_the_context_is_measured_to_its_last_token(
     assert done.error is None
     assert done.token_ranks is not None
     assert len(done.token_ranks) == done.num_output_tokens
+
+
+def test_a_request_that_vllm_refuses_is_a_row_and_the_others_go_on(
+    engine: Engine, tokenizer: Any
+) -> None:
+    # No config has such a temperature; vLLM may come to refuse what one has.
+    asked = [
+        *requests(tokenizer, templates.GEMMA, "none", DIGIT, count=1, temperature=3.0),
+        *requests(tokenizer, templates.GEMMA, "none", DIGIT, count=1),
+    ]
+    refused, answered = sorted(run(engine, asked), key=lambda c: int(c.request_key[1:]))
+    assert refused.status == "engine_error"
+    assert refused.error is not None
+    assert "temperature must be in [0, 2]" in refused.error
+    assert answered.status == "ok"
