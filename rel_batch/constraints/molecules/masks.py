@@ -63,8 +63,6 @@ def walk_tokens(
     automaton: NativeAutomaton | PythonAutomaton, state: bytes, tokens: TokenTrie, node: int
 ) -> LeafWalk:
     """The tokens below `node` of the full trie that may come next in `state`."""
-    from rel_batch.constraints.token_masks import LeafWalk
-
     vocabulary = _vocabularies.get(tokens)
     if vocabulary is None:
         vocabulary = _vocabularies[tokens] = _Vocabulary(tokens)
@@ -74,6 +72,8 @@ def walk_tokens(
         if known is not None:
             vocabulary.walks.move_to_end(key)
             return known
+    from rel_batch.constraints.token_masks import LeafWalk
+
     start = vocabulary.sub_node.get(node)
     if start is None:
         return LeafWalk(np.empty(0, np.int32), np.empty(0, np.int32), [])

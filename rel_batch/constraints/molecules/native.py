@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rel_batch.constraints.molecules import packing, walks
-from rel_batch.constraints.molecules.completion import MAX_ENDING
+from rel_batch.constraints.molecules.completion import MAX_ENDING, NOTES
+from rel_batch.constraints.molecules.memory import MEMO_ENTRIES
 from rel_batch.constraints.molecules.states import SIZE
-from rel_batch.constraints.molecules.walks import MAX_DEPTH, MEMO_ENTRIES
+from rel_batch.constraints.molecules.walks import MAX_DEPTH
 
 _LIBRARY = "_native*.so"
 _NUM_STATES = MAX_ENDING + 3
-_NUM_ENDING = 3 * MAX_ENDING
 
 
 class SubTrieArrays(Protocol):
@@ -33,6 +33,20 @@ class SubTrieArrays(Protocol):
     marks: Any
 
 
+class _Lists:
+    """The memory that one thread works in, in plain Python."""
+
+    def __init__(self) -> None:
+        self.state = [0] * SIZE
+        self.search = (
+            [[0] * SIZE for _ in range(_NUM_STATES)],
+            [0] * NOTES,
+            [0] * (SIZE + 1),
+            [0] * (3 * MEMO_ENTRIES),
+        )
+        self.path = [[0] * SIZE for _ in range(MAX_DEPTH + 3)]
+
+
 class PythonAutomaton:
     """The automaton in plain Python."""
 
@@ -41,44 +55,39 @@ class PythonAutomaton:
     def __init__(self) -> None:
         self._local = threading.local()
 
-    def _scratch(self) -> tuple[list[int], list[list[int]], list[int]]:
+    def _scratch(self) -> _Lists:
         try:
             return self._local.scratch
         except AttributeError:
-            states = [[0] * SIZE for _ in range(_NUM_STATES)]
-            self._local.scratch = ([0] * SIZE, states, [0] * _NUM_ENDING)
+            self._local.scratch = _Lists()
             return self._local.scratch
 
     def begin(self) -> bytes:
         """The packed state before any character."""
-        st, states, ending = self._scratch()
+        at = self._scratch()
         packed = [0] * SIZE
-        used = packing.begin(packed, st, states, ending)
+        used = packing.begin(packed, at.state, *at.search)
         return array("q", packed[:used]).tobytes()
 
     def advance(self, state: bytes, code: int) -> bytes | None:
         """The packed state after one more character; None where no molecule goes on like that."""
-        st, states, ending = self._scratch()
+        at = self._scratch()
         packed = _numbers(state)
         packed += [0] * (SIZE + 1 - len(packed))
-        used = packing.advance(packed, code, st, states, ending)
+        used = packing.advance(packed, code, at.state, *at.search)
         return None if used < 0 else array("q", packed[:used]).tobytes()
 
     def ending(self, state: bytes) -> str:
         """What the automaton would write from here to the end of the molecule."""
-        st, states, ending = self._scratch()
-        length = packing.packed_ending(_numbers(state), st, states, ending)
-        return "".join(map(chr, ending[:length]))
+        at = self._scratch()
+        length = packing.packed_ending(_numbers(state), at.state, *at.search)
+        return "".join(map(chr, at.search[1][:length]))
 
     def walk(self, state: bytes, trie: SubTrieArrays, first: int, last: int) -> Any:
         """Rows of (node, kind, distance) for the nodes `first` to `last`; see `walks.walk`."""
         import numpy as np
 
-        _, states, ending = self._scratch()
-        if not hasattr(self._local, "memo"):
-            self._local.memo = [0] * (3 * MEMO_ENTRIES)
-        memo: list[int] = self._local.memo
-        path = [[0] * SIZE for _ in range(MAX_DEPTH + 3)]
+        at = self._scratch()
         found = [0] * (6 * (last - first))
         count = walks.packed_walk(
             _numbers(state),
@@ -87,13 +96,11 @@ class PythonAutomaton:
             trie.marks.tolist(),
             first,
             last,
-            path,
-            states,
-            ending,
+            at.path,
+            *at.search[:2],
             found,
             [0] * (MAX_DEPTH + 3),
-            [0] * (SIZE + 1),
-            memo,
+            *at.search[2:],
         )
         return np.array(found[: 3 * count], dtype=np.int64).reshape(count, 3)
 
@@ -107,11 +114,11 @@ class NativeAutomaton:
         self._local = threading.local()
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         self._begin = library.smiles_begin
-        self._begin.argtypes = [pointer] * 4
+        self._begin.argtypes = [pointer] * 6
         self._advance = library.smiles_advance
-        self._advance.argtypes = [pointer, number, pointer, pointer, pointer]
+        self._advance.argtypes = [pointer, number, *[pointer] * 5]
         self._ending = library.smiles_packed_ending
-        self._ending.argtypes = [pointer] * 4
+        self._ending.argtypes = [pointer] * 6
         self._walk = library.smiles_packed_walk
         self._walk.argtypes = [pointer] * 4 + [number] * 2 + [pointer] * 7
         for function in (self._begin, self._advance, self._ending, self._walk):
@@ -127,28 +134,26 @@ class NativeAutomaton:
     def begin(self) -> bytes:
         """The packed state before any character."""
         at = self._scratch()
-        used = self._begin(at.packed, at.state, at.states, at.ending)
+        used = self._begin(at.packed, *at.search)
         return ctypes.string_at(at.packed, 8 * used)
 
     def advance(self, state: bytes, code: int) -> bytes | None:
         """The packed state after one more character; None where no molecule goes on like that."""
         at = self._scratch()
         ctypes.memmove(at.packed, state, len(state))
-        used = self._advance(at.packed, code, at.state, at.states, at.ending)
+        used = self._advance(at.packed, code, *at.search)
         return None if used < 0 else ctypes.string_at(at.packed, 8 * used)
 
     def ending(self, state: bytes) -> str:
         """What the automaton would write from here to the end of the molecule."""
         at = self._scratch()
-        length = self._ending(state, at.state, at.states, at.ending)
-        return "".join(map(chr, at.ending_numbers[:length]))
+        length = self._ending(state, *at.search)
+        return "".join(map(chr, at.notes_numbers[:length]))
 
     def walk(self, state: bytes, trie: SubTrieArrays, first: int, last: int) -> Any:
         """Rows of (node, kind, distance) for the nodes `first` to `last`; see `walks.walk`."""
-        import numpy as np
-
         at = self._scratch()
-        found = np.empty((2 * (last - first), 3), dtype=np.int64)
+        found = at.results(2 * (last - first))
         count = self._walk(
             state,
             trie.chars.ctypes.data,
@@ -158,13 +163,13 @@ class NativeAutomaton:
             last,
             at.path,
             at.states,
-            at.ending,
+            at.notes,
             found.ctypes.data,
             at.ends_at,
-            at.packed,
+            at.words,
             at.memo,
         )
-        return found[:count]
+        return found[:count].copy()
 
 
 class _Scratch:
@@ -175,7 +180,8 @@ class _Scratch:
             "packed": SIZE + 1,
             "state": SIZE,
             "states": SIZE * _NUM_STATES,
-            "ending": _NUM_ENDING,
+            "notes": NOTES,
+            "words": SIZE + 1,
             "path": SIZE * (MAX_DEPTH + 3),
             "ends_at": MAX_DEPTH + 3,
             "memo": 3 * MEMO_ENTRIES,
@@ -183,13 +189,23 @@ class _Scratch:
         self._memory = {name: (ctypes.c_int64 * size)() for name, size in sizes.items()}
         address = {name: ctypes.addressof(memory) for name, memory in self._memory.items()}
         self.packed = address["packed"]
-        self.state = address["state"]
         self.states = address["states"]
-        self.ending = address["ending"]
+        self.notes = address["notes"]
+        self.words = address["words"]
+        self.memo = address["memo"]
+        self.search = (address["state"], self.states, self.notes, self.words, self.memo)
         self.path = address["path"]
         self.ends_at = address["ends_at"]
-        self.memo = address["memo"]
-        self.ending_numbers = self._memory["ending"]
+        self.notes_numbers = self._memory["notes"]
+        self._found: Any = None
+
+    def results(self, num_rows: int) -> Any:
+        """Room for so many results of a walk; only what is written to takes memory."""
+        import numpy as np
+
+        if self._found is None or len(self._found) < num_rows:
+            self._found = np.empty((num_rows, 3), dtype=np.int64)
+        return self._found
 
 
 def _numbers(state: bytes) -> list[int]:

@@ -39,7 +39,7 @@ from rel_batch.constraints.molecules.tree import (
     renumbered,
 )
 
-LENGTH = 0  # in front of a packed state: the length of its ending
+LENGTH_AT = 0  # in front of a packed state: the length of its ending
 
 
 @native
@@ -119,32 +119,36 @@ def unpack(packed: Array, st: Array) -> None:
 
 
 @native
-def begin(packed: Array, st: Array, states: States, ending: Array) -> int:
+def begin(packed: Array, st: Array, states: States, notes: Array, words: Array, memo: Array) -> int:
     """Pack the state before any character; how many places of `packed` are in use."""
     start(st)
-    packed[LENGTH] = complete(st, states, ending)
-    return pack(st, packed, ending)
+    packed[LENGTH_AT] = complete(st, states, notes, words, memo, 0)
+    return pack(st, packed, words)
 
 
 @native
-def advance(packed: Array, ch: int, st: Array, states: States, ending: Array) -> int:
+def advance(
+    packed: Array, ch: int, st: Array, states: States, notes: Array, words: Array, memo: Array
+) -> int:
     """Read one character from a packed state and pack the result in its place.
 
     How many places of `packed` are in use afterwards; -1 where the character is refused or
-    leads to a dead end. Needs `3 * MAX_ENDING` places in `ending`.
+    leads to a dead end. The other arguments are those of `complete`.
     """
     unpack(packed, st)
     if not step(st, ch):
         return -1
-    length = complete(st, states, ending)
+    length = complete(st, states, notes, words, memo, 0)
     if length < 0:
         return -1
-    packed[LENGTH] = length
-    return pack(st, packed, ending)
+    packed[LENGTH_AT] = length
+    return pack(st, packed, words)
 
 
 @native
-def packed_ending(packed: Array, st: Array, states: States, ending: Array) -> int:
-    """Write the ending of a packed state to `ending`; its length."""
+def packed_ending(
+    packed: Array, st: Array, states: States, notes: Array, words: Array, memo: Array
+) -> int:
+    """Write the ending of a packed state to `notes`; its length."""
     unpack(packed, st)
-    return complete(st, states, ending)
+    return complete(st, states, notes, words, memo, 1)

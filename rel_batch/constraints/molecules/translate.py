@@ -26,6 +26,7 @@ from rel_batch.constraints.molecules import (
     automaton,
     bonds,
     completion,
+    memory,
     options,
     packing,
     pairing,
@@ -36,10 +37,14 @@ from rel_batch.constraints.molecules import (
 )
 
 MODULES = (
-    *(states, valences, tree, bonds, automaton, pairing, options, completion, packing, walks),
+    *(states, valences, tree, bonds, automaton, pairing, options, memory, completion, packing),
+    walks,
 )
 EXPORTS = ("begin", "advance", "packed_ending", "packed_walk")
-TABLES = ("VALENCE_TABLE", "EARLY", "ELEMENT_BY_LETTERS", "BOND_CHARS", "ORGANIC_SUBSET")
+TABLES = (
+    *("VALENCE_TABLE", "EARLY", "MOST_BONDS", "ELEMENT_BY_LETTERS", "BOND_CHARS"),
+    "ORGANIC_SUBSET",
+)
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "/", ast.Mod: "%",
     ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",

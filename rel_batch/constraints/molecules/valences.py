@@ -6,7 +6,7 @@ bonds, which it rewrites to N+ and O-) `cleanUp`. Tests compare the results with
 
 from __future__ import annotations
 
-from rel_batch.constraints.molecules.elements import EARLY, VALENCE_TABLE
+from rel_batch.constraints.molecules.elements import EARLY, MAX_CHARGE, MOST_BONDS, VALENCE_TABLE
 from rel_batch.constraints.molecules.states import (
     ILLEGAL,
     N_AROM,
@@ -29,26 +29,7 @@ from rel_batch.constraints.molecules.states import (
 @native
 def max_valence(el: int, charge: int) -> int:
     """Most bonds (hydrogens included) of an atom in brackets; 99 for any, -1 for no such atom."""
-    if VALENCE_TABLE[el][0] == -1:
-        return 99
-    last = 0
-    for i in range(4):
-        if VALENCE_TABLE[el][i] != -2:
-            last = VALENCE_TABLE[el][i]
-    if last == -1:
-        return 99
-    like = el - charge
-    if like < 0 or like > 118:
-        return -1
-    if (like > 16 and el in (15, 16)) or (like > 34 and el in (33, 34)):
-        return last + charge
-    if el == 1:
-        return (2 if charge == -1 else 0) if charge != 0 else 1
-    top = 0
-    for i in range(4):
-        if VALENCE_TABLE[like][i] != -2:
-            top = VALENCE_TABLE[like][i]
-    return 99 if top == -1 else top
+    return MOST_BONDS[el][charge + MAX_CHARGE]
 
 
 @native

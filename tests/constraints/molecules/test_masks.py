@@ -148,6 +148,16 @@ def test_compiled_and_plain_automata_agree(trie: TokenTrie) -> None:
         assert ours == plain.walk(state, vocabulary, 1, last).tolist()
 
 
+def test_what_is_found_does_not_depend_on_what_is_remembered() -> None:
+    used = native.load_automaton()
+    for state in _prefixes(60):
+        fresh = native.load_automaton()
+        # An ending is written without what is remembered, its length is known with it.
+        assert len(fresh.ending(state)) == MOLECULE.distance(state)
+        for char in "Cc(1)=[n<2o":
+            assert used.advance(state, ord(char)) == fresh.advance(state, ord(char))
+
+
 def test_the_translation_to_c_compiles_without_a_warning(tmp_path: Path) -> None:
     compiler = shutil.which("cc")
     if compiler is None:
