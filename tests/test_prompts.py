@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rel_batch.errors import EngineError
-from rel_batch.prompts import ByteTokenizer, PromptRenderer
+from rel_batch.instances import read_instances
+from rel_batch.prompts import ByteTokenizer, PromptRenderer, load_tokenizer
 
 BOS = 1
 
@@ -116,3 +118,20 @@ def test_a_template_that_fails_is_an_engine_error_with_a_way_out() -> None:
     with pytest.raises(EngineError, match="chat_template: none") as caught:
         PromptRenderer(Broken(template="x"), "auto").render(["a"])
     assert "roles must alternate" in str(caught.value)
+
+
+def test_a_plain_tokenizer_is_asked_in_the_quick_way_and_gives_the_same_ids(
+    tiny_llama: Path,
+) -> None:
+    tokenizer: Any = load_tokenizer(str(tiny_llama), revision=None, trust_remote_code=False)
+    questions = [instance.question for instance in read_instances("bundled")]
+    questions += ["", " ", "é\u2028\U0001f600", "<s>", "a <s> </s> b"]
+    renderer = PromptRenderer(tokenizer, "auto")
+    assert renderer._is_plain  # pyright: ignore[reportPrivateUsage]
+    asked = tokenizer(questions, add_special_tokens=False)["input_ids"]
+    bos = tokenizer.bos_token_id
+    expected = [(bos, *(ids[1:] if ids[:1] == [bos] else ids)) for ids in asked]
+    assert renderer.render(questions) == expected
+    tokenizer.backend_tokenizer.enable_truncation(3)
+    limited = PromptRenderer(tokenizer, "auto")
+    assert not limited._is_plain  # pyright: ignore[reportPrivateUsage]

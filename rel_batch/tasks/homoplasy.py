@@ -10,7 +10,7 @@ look like anything; the tree may be absent, and is not read.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, cast
 
@@ -74,6 +74,8 @@ class HomoplasyTask(Task):
         if kind == "none":
             return Constraint("none")
         names = tuple(taxa_names(instance.question))
+        if kind not in ("ascending", "json_ascending"):
+            names = _sorted(names)
         if kind in ("format", "regex"):
             listed = separated(texts(names), ", ", 1, len(names))
         elif kind in ("set", "ascending"):
@@ -88,7 +90,7 @@ class HomoplasyTask(Task):
         return Constraint(kind, OneOf((Text("No"), Seq((Text("Yes: "), listed)))))
 
     def json_shape(self, instance: Instance) -> JsonValue:
-        names = tuple(taxa_names(instance.question))
+        names = _sorted(taxa_names(instance.question))
         return _json_shape(names, json_array(json_enum(*names), 1, len(names)))
 
     def json_reply(self, instance: Instance) -> dict[str, Any]:
@@ -151,6 +153,11 @@ class HomoplasyTask(Task):
             else ("wrong_taxa" if label == instance.answer["label"] else "wrong_label")
         )
         return _score(prediction, failure, set_overlap(taxa, gold) if gold else None)
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    """Names in an order of their own, so that equal sets of taxa have one constraint."""
+    return tuple(sorted(names, key=lambda name: (len(name), name)))
 
 
 def _json_shape(names: tuple[str, ...], listed: JsonValue) -> JsonValue:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rel_batch import constraint_for, score_reply
+from rel_batch.constraints import Kind
 from rel_batch.errors import DataError
 from rel_batch.instances import instance_of
 from rel_batch.records import Instance
@@ -297,3 +298,29 @@ def test_a_record_that_contradicts_itself_is_refused(
 ) -> None:
     with pytest.raises(DataError, match=complaint):
         instance_of({"id": "b", "task": "REL-B1", "question": question(names), "answer": answer})
+
+
+@pytest.mark.parametrize(
+    ("kind", "are_equal"),
+    [
+        *((kind, True) for kind in ("format", "json", "regex", "set", "json_set")),
+        *((kind, False) for kind in ("ascending", "json_ascending")),
+    ],
+)
+def test_alignments_of_the_same_taxa_share_a_constraint_unless_it_has_their_order(
+    kind: Kind, are_equal: bool
+) -> None:
+    def alignment(*names: str) -> Instance:
+        return instance_of(
+            {
+                "id": "x",
+                "domain": "biology",
+                "task": "REL-B1",
+                "question": "".join(f">{name}\nACGT\n" for name in names) + "\nTree:",
+                "answer": {"label": "no", "taxa": []},
+            }
+        )
+
+    one, other = alignment("9", "10", "2"), alignment("2", "10", "9")
+    digests = {constraint_for(i, kind=kind).digest for i in (one, other)}
+    assert (len(digests) == 1) == are_equal
