@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,12 @@ from rel_batch.demo import build_gemma3_270m, build_once
 ROOT = Path(__file__).parent.parent
 CHECKPOINTS = ROOT / ".cache" / "checkpoints"
 REQUIRE_ALL = os.environ.get("REL_BATCH_REQUIRE_ALL") == "1"
+
+# Nothing in .venv is compiled when it is installed. Where nothing may be written beside the sources
+# either, each of the many processes here would compile vLLM and torch again: 20 s of a core.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / ".cache" / "pycache")
 
 
 @pytest.fixture(scope="session")
