@@ -151,6 +151,13 @@ class EngineConfig(_Section):
             raise ValueError(f"{value} is refused: {REFUSED_BACKENDS[value]}")
         return value
 
+    @property
+    def num_devices(self) -> int:
+        """Devices of one engine: tensor parallel times pipeline parallel."""
+        stages = self.engine_args.get("pipeline_parallel_size", 1)
+        stages = stages if isinstance(stages, int) and stages > 0 else 1
+        return self.tensor_parallel_size * stages
+
     @model_validator(mode="after")
     def _script_goes_with_scripted(self) -> Self:
         if (self.fake_replies == "scripted") != (self.fake_script is not None):

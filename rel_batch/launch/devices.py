@@ -2,7 +2,7 @@
 
     places(config, 4, os.environ)    # one Place for each worker: its GPUs, or its cores
 
-A worker sees its own group of `tensor_parallel_size` devices and no other, by CUDA_VISIBLE_DEVICES;
+A worker sees its own group of `engine.num_devices` devices and no other, by CUDA_VISIBLE_DEVICES;
 a mask that is set already is what there is to share out. Surprising: a device's name may be a
 number, a GPU's UUID or that of a slice of one (MIG); names are passed on as they are.
 """
@@ -46,7 +46,7 @@ class Place:
             changed[MASK] = ",".join(self.devices)
         if self.cpus and _CPU_BINDING not in environ:
             # One list of cores for each of vLLM's processes.
-            ranks = config.engine.tensor_parallel_size
+            ranks = config.engine.num_devices
             lists = [self.cpus[rank::ranks] or self.cpus for rank in range(ranks)]
             changed[_CPU_BINDING] = "|".join(",".join(map(str, cpus)) for cpus in lists)
         return changed
@@ -64,12 +64,12 @@ def places(config: RunConfig, workers: int | None, environ: Mapping[str, str]) -
         cpus = sorted(os.sched_getaffinity(0))
         share = max(1, len(cpus) // workers)
         return [Place(cpus=_share(cpus, number * share, share)) for number in range(workers)]
-    size = config.engine.tensor_parallel_size
+    size = config.engine.num_devices
     groups = [tuple(devices[i : i + size]) for i in range(0, len(devices) - size + 1, size)]
     wanted = max(1, len(groups)) if workers is None else workers
     if wanted > len(groups):
         raise LaunchError(
-            f"{wanted} workers of {size} devices each (engine.tensor_parallel_size) need "
+            f"{wanted} workers of {size} devices each (what one engine takes) need "
             f"{wanted * size} devices; {len(devices)} are visible: {', '.join(devices)}",
             hint="ask for fewer workers, or --workers auto",
         )

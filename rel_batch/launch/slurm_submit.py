@@ -75,7 +75,7 @@ def slurm_settings(config: RunConfig, given: Mapping[str, Any], home: Path) -> S
     for layer in layers:
         merged = _merged(merged, layer)
     settings = _validated(merged, "the settings of slurm")
-    group = config.engine.tensor_parallel_size * _pipeline_parallel_size(config)
+    group = config.engine.num_devices
     gpus = settings.gpus_per_task * settings.nodes_per_task
     # An engine over several nodes takes all that a task has.
     fits = gpus == group if settings.nodes_per_task > 1 else gpus % group == 0
@@ -231,8 +231,3 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
         else:
             merged[key] = value
     return merged
-
-
-def _pipeline_parallel_size(config: RunConfig) -> int:
-    size = config.engine.engine_args.get("pipeline_parallel_size", 1)
-    return size if isinstance(size, int) and size > 0 else 1

@@ -91,6 +91,15 @@ def test_each_worker_gets_a_group_of_its_own(
     assert masks == expected
 
 
+def test_a_group_holds_every_stage_of_a_pipeline(nvidia_smi: Any, tmp_path: Path) -> None:
+    nvidia_smi()
+    engine = {"kind": "vllm", "tensor_parallel_size": 2}
+    config = config_of(tmp_path, engine=engine | {"engine_args": {"pipeline_parallel_size": 2}})
+    environ = {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7"}
+    found = places(config, None, environ)
+    assert [place.devices for place in found] == [("0", "1", "2", "3"), ("4", "5", "6", "7")]
+
+
 @pytest.mark.parametrize(("size", "workers"), [(4, None), (1, 3), (2, 2)])
 def test_too_few_devices_are_an_error_with_their_number(
     nvidia_smi: Any, tmp_path: Path, size: int, workers: int | None

@@ -116,13 +116,13 @@ class Job:
         until(lambda: self.num_rows() > 0, LONG_S, f"{self.run}: no rows")
         assert self.num_rows() < RunFolder.open(self.run).manifest["num_requests"]
 
-    def wait(self) -> None:
+    def wait(self, within_s: float = LONG_S) -> None:
         """Wait until the array and the report job have ended."""
         done = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"}
         queue = self.site.cluster.queue
         until(
             lambda: set((queue(self.array) | queue(self.report)).values()) <= done,
-            LONG_S,
+            within_s,
             f"{self.run} does not end",
         )
 
