@@ -47,16 +47,18 @@ def missing_isomers(
     except ConfigError as error:
         return Nothing(str(error))
     known = {canonical_form(smiles) for smiles in given}
-    left = tuple(smiles for smiles in universe if smiles not in known)
+    left = len(universe) - sum(smiles in known for smiles in universe)
     if not left:
         return Nothing(f"no molecule of the formula {formulas[0]} is missing: all are given")
-    if len(left) > MAX_ISOMERS:
+    if len(universe) > MAX_ISOMERS:
         return Nothing(
-            f"{len(left):,} molecules of the formula {formulas[0]} are missing, more than the "
+            f"the formula {formulas[0]} has {len(universe):,} isomers, more than the "
             f"{MAX_ISOMERS:,} that the constraint 'formula' can follow"
         )
-    molecules = tuple(bond_placements(smiles) for smiles in left)
-    return NewMolecules(molecules, opening, closing, separator)
+    # All of them, the given ones as written: questions of one formula share what is remembered.
+    molecules = tuple(bond_placements(smiles) for smiles in universe)
+    numbers = tuple(number for number, smiles in enumerate(universe) if smiles in known)
+    return NewMolecules(molecules, opening, closing, separator, numbers)
 
 
 @lru_cache(maxsize=1_024)

@@ -7,9 +7,23 @@ is written (`Writer`), since how an atom is written depends on the bonds that ar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from rel_batch.constraints.molecules.graphs import Graph
-from rel_batch.constraints.molecules.traces import DIGITS, Ring
+
+DIGITS = "1234567890"
+
+
+class Ring(NamedTuple):
+    """An open ring bond: its number, the atom that it closes at, and whether its sign is written.
+
+    `bond` is the bond's number in the graph.
+    """
+
+    digit: str
+    to: int
+    bond: int
+    stated: bool
 
 
 class Plan:

@@ -19,11 +19,12 @@ from itertools import combinations, islice, product
 from typing import NamedTuple
 
 from rel_batch.chem.molecules import parse_molecule
-from rel_batch.chem.substructure_plans import Plan, Writer
+from rel_batch.chem.substructure_plans import DIGITS, Plan, Ring, Writer
 from rel_batch.chem.substructures import is_in
 from rel_batch.constraints.molecules.graphs import Bond, read_graph
-from rel_batch.constraints.molecules.traces import BRANCHED, DIGITS, NUMBERS, OPENED, Ring
 
+# Phases of the current atom: ring numbers may follow; branches and atoms only; a branch opened.
+NUMBERS, BRANCHED, OPENED = 0, 1, 2
 _BRACKET = re.compile(r"\[([A-Za-z][a-z]?)(?:H([0-9]?))?([+-][0-9]?)?\]")
 _ORGANIC = ("B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I", "b", "c", "n", "o", "p", "s")
 _MAX_HYDROGENS = 4

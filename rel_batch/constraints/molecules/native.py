@@ -13,15 +13,24 @@ import os
 import threading
 from array import array
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from rel_batch.constraints.molecules import packing, walks
+from rel_batch.constraints.molecules import packing, readings, walks
 from rel_batch.constraints.molecules.completion import MAX_ENDING, NOTES
 from rel_batch.constraints.molecules.memory import MEMO_ENTRIES
+from rel_batch.constraints.molecules.readings import (
+    DISTANCES,
+    GROUP,
+    MAX_WAYS,
+    RAW,
+    ROW,
+    TABLE,
+)
 from rel_batch.constraints.molecules.states import SIZE
 from rel_batch.constraints.molecules.walks import MAX_DEPTH
 
 _LIBRARY = "_native*.so"
+_ROW_BYTES = 8 * ROW
 _NUM_STATES = MAX_ENDING + 3
 
 
@@ -31,6 +40,14 @@ class SubTrieArrays(Protocol):
     chars: Any
     end: Any
     marks: Any
+
+
+class Group(NamedTuple):
+    """What some readings become with a character; `key` tells equal sets of readings."""
+
+    char: str
+    key: tuple[int, int, int]
+    rows: bytes
 
 
 class _Lists:
@@ -45,6 +62,8 @@ class _Lists:
             [0] * (3 * MEMO_ENTRIES),
         )
         self.path = [[0] * SIZE for _ in range(MAX_DEPTH + 3)]
+        self.table = [0] * (TABLE + 1)
+        self.distances = [0] * (3 * DISTANCES)
 
 
 class PythonAutomaton:
@@ -104,6 +123,44 @@ class PythonAutomaton:
         )
         return np.array(found[: 3 * count], dtype=np.int64).reshape(count, 3)
 
+    def expand(self, graphs: array[int], rows: bytes) -> list[Group]:
+        """What readings become with each character that fits some of them; see `readings.py`."""
+        at = self._scratch()
+        count = len(rows) // _ROW_BYTES
+        raw, packed, groups = (
+            [0] * (count * MAX_WAYS * RAW),
+            [0] * (count * MAX_WAYS * ROW),
+            [0] * (128 * GROUP),
+        )
+        number = readings.expand(
+            graphs, _numbers(rows), count, at.search[0], raw, at.table, packed, groups
+        )
+        return [
+            Group(chr(ch), (n, a, b), array("q", packed[first * ROW : (first + n) * ROW]).tobytes())
+            for ch, n, first, a, b in _groups(groups, number)
+        ]
+
+    def nearest(self, graphs: array[int], salt: int, rows: bytes, num_molecules: int) -> list[int]:
+        """Characters to the end of each molecule, -1 for those that cannot come any more."""
+        at = self._scratch()
+        found = [0] * num_molecules
+        states, notes = at.search[:2]
+        numbers, count = _numbers(rows), len(rows) // _ROW_BYTES
+        arguments = (
+            graphs,
+            salt,
+            numbers,
+            count,
+            num_molecules,
+            states,
+            notes,
+            at.distances,
+            found,
+        )
+        if readings.find_nearest(*arguments) < 0:
+            raise AssertionError("every trace can be finished")
+        return found
+
 
 class NativeAutomaton:
     """The compiled automaton."""
@@ -121,7 +178,12 @@ class NativeAutomaton:
         self._ending.argtypes = [pointer] * 6
         self._walk = library.smiles_packed_walk
         self._walk.argtypes = [pointer] * 4 + [number] * 2 + [pointer] * 7
-        for function in (self._begin, self._advance, self._ending, self._walk):
+        self._expand = library.smiles_expand
+        self._expand.argtypes = [pointer, pointer, number, *[pointer] * 5]
+        self._nearest = library.smiles_find_nearest
+        self._nearest.argtypes = [pointer, number, pointer, number, number, *[pointer] * 4]
+        functions = (self._begin, self._advance, self._ending, self._walk)
+        for function in (*functions, self._expand, self._nearest):
             function.restype = number
 
     def _scratch(self) -> _Scratch:
@@ -171,6 +233,33 @@ class NativeAutomaton:
         )
         return found[:count].copy()
 
+    def expand(self, graphs: array[int], rows: bytes) -> list[Group]:
+        """What readings become with each character that fits some of them; see `readings.py`."""
+        at = self._scratch()
+        count = len(rows) // _ROW_BYTES
+        raw = at.results(count * MAX_WAYS * (RAW + ROW) // 3 + 1).ctypes.data
+        packed = raw + 8 * count * MAX_WAYS * RAW
+        address = graphs.buffer_info()[0]
+        number = self._expand(address, rows, count, at.states, raw, at.table, packed, at.groups)
+        return [
+            Group(
+                chr(ch),
+                (n, a, b),
+                ctypes.string_at(packed + _ROW_BYTES * first, _ROW_BYTES * n),
+            )
+            for ch, n, first, a, b in _groups(at.groups_numbers, number)
+        ]
+
+    def nearest(self, graphs: array[int], salt: int, rows: bytes, num_molecules: int) -> list[int]:
+        """Characters to the end of each molecule, -1 for those that cannot come any more."""
+        at = self._scratch()
+        found = (ctypes.c_int64 * num_molecules)()
+        address, count = graphs.buffer_info()[0], len(rows) // _ROW_BYTES
+        scratch = (at.states, at.notes, at.distances, ctypes.addressof(found))
+        if self._nearest(address, salt, rows, count, num_molecules, *scratch) < 0:
+            raise AssertionError("every trace can be finished")
+        return list(found)
+
 
 class _Scratch:
     """Addresses of the memory that one thread works in."""
@@ -185,6 +274,9 @@ class _Scratch:
             "path": SIZE * (MAX_DEPTH + 3),
             "ends_at": MAX_DEPTH + 3,
             "memo": 3 * MEMO_ENTRIES,
+            "table": TABLE + 1,
+            "groups": 128 * GROUP,
+            "distances": 3 * DISTANCES,
         }
         self._memory = {name: (ctypes.c_int64 * size)() for name, size in sizes.items()}
         address = {name: ctypes.addressof(memory) for name, memory in self._memory.items()}
@@ -196,7 +288,11 @@ class _Scratch:
         self.search = (address["state"], self.states, self.notes, self.words, self.memo)
         self.path = address["path"]
         self.ends_at = address["ends_at"]
+        self.table = address["table"]
+        self.groups = address["groups"]
+        self.distances = address["distances"]
         self.notes_numbers = self._memory["notes"]
+        self.groups_numbers = self._memory["groups"]
         self._found: Any = None
 
     def results(self, num_rows: int) -> Any:
@@ -206,6 +302,10 @@ class _Scratch:
         if self._found is None or len(self._found) < num_rows:
             self._found = np.empty((num_rows, 3), dtype=np.int64)
         return self._found
+
+
+def _groups(numbers: Any, count: int) -> Any:
+    return (numbers[GROUP * k : GROUP * (k + 1)] for k in range(count))
 
 
 def _numbers(state: bytes) -> list[int]:

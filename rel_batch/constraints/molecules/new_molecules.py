@@ -16,17 +16,18 @@ requests and questions with the same molecules share it (`_Language`, kept for t
 from __future__ import annotations
 
 import functools
+import itertools
+from array import array
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
 from rel_batch.constraints.expressions import Expression
-from rel_batch.constraints.molecules.graphs import read_graph
-from rel_batch.constraints.molecules.traces import Reading, Tracing
+from rel_batch.constraints.molecules.native import load_automaton
+from rel_batch.constraints.molecules.readings import first_rows, render_graphs
 
-# Steps and distances that one set of molecules remembers: some 100 bytes each, and the sets of
-# readings that they lead to.
-MAX_REMEMBERED = 100_000
+# What one set of molecules remembers, of 64 sets at most.
+MAX_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +40,25 @@ class NewMolecules(Expression):
         opening, closing: what stands around each molecule; not empty, not begun by a character of
             SMILES.
         separator: what stands between two; not empty.
+        given: the numbers of molecules that count as written; not all of them. What is remembered
+            of a set of molecules serves whichever are given.
     """
 
     molecules: tuple[tuple[str, ...], ...]
     opening: str
     closing: str
     separator: str = "\n"
+    given: tuple[int, ...] = ()
 
     def first(self) -> _State:
-        return _State("opening", 0, _NOTHING, 0)
+        return _State("opening", 0, _NOTHING, sum(1 << number for number in self.given))
 
     def step(self, state: Hashable, char: str) -> _State | None:
         where, at, read, written = cast("_State", state)
         if where == "molecule":
             language = _language(self.molecules)
             following = language.ways(read).get(char)
-            if following and language.nearest(following, written) is not None:
+            if following is not None and language.nearest(following, written) is not None:
                 return _State(where, 0, following, written)
             found = language.whole(read)
             if found is None or written >> found & 1 or char != self.closing[0]:
@@ -93,7 +97,8 @@ class NewMolecules(Expression):
         return ahead + nearest + len(self.closing)
 
     def text_form(self) -> str:
-        shown = " | ".join(repr(smiles[0]) for smiles in self.molecules)
+        left = (m for number, m in enumerate(self.molecules) if number not in self.given)
+        shown = " | ".join(repr(smiles[0]) for smiles in left)
         each = f"{self.opening!r} (each at most once, written in any way: {shown}) {self.closing!r}"
         return f"{each}, separated by {self.separator!r}"
 
@@ -117,9 +122,15 @@ class NewMolecules(Expression):
         return _State(where, at, _NOTHING, written)
 
 
-# The readings of the molecules in the set: (molecule, its number among their graphs, reading).
-_Readings = frozenset[tuple[int, int, Reading]]
-_NOTHING: _Readings = frozenset()
+@dataclass(frozen=True, slots=True)
+class _Readings:
+    """All that a text may be read as; `rows` are those of `readings.py`."""
+
+    key: tuple[int, int, int]
+    rows: bytes = field(compare=False, repr=False)
+
+
+_NOTHING = _Readings((0, 0, 0), b"")
 
 
 class _State(NamedTuple):
@@ -135,58 +146,54 @@ class _Language:
     """All ways to write the molecules of one set."""
 
     def __init__(self, molecules: tuple[tuple[str, ...], ...]) -> None:
-        self._tracings: list[Tracing] = []
-        start: set[tuple[int, int, Reading]] = set()
-        for number, spellings in enumerate(molecules):
-            for smiles in spellings:
-                tracing = Tracing(read_graph(smiles))
-                start.add((number, len(self._tracings), (tracing.start, "")))
-                self._tracings.append(tracing)
-        self.start: _Readings = frozenset(start)
+        graphs = render_graphs(molecules)
+        self._graphs = array("q", graphs)
+        self._salt = next(_SALTS)
+        self._num_molecules = len(molecules)
+        self.start = _Readings((len(molecules), 0, 0), array("q", first_rows(graphs)).tobytes())
         self._ways: dict[_Readings, Mapping[str, _Readings]] = {}
-        self._sets: dict[_Readings, _Readings] = {}
         self._nearest: dict[_Readings, tuple[tuple[int, int], ...]] = {}
+        self._num_bytes = 0
 
     def ways(self, read: _Readings) -> Mapping[str, _Readings]:
         """What the readings become with each character that fits some of them."""
         known = self._ways.get(read)
         if known is None:
-            if len(self._ways) >= MAX_REMEMBERED:
+            if self._num_bytes >= MAX_BYTES:
                 self._ways.clear()
-                self._sets.clear()
-            found: dict[str, set[tuple[int, int, Reading]]] = {}
-            for molecule, graph, reading in read:
-                for char, ways in self._tracings[graph].ways(reading).items():
-                    found.setdefault(char, set()).update((molecule, graph, way) for way in ways)
-            # Equal sets are one object: comparing large ones costs as much as making them.
-            sets = ((char, frozenset(ways)) for char, ways in found.items())
-            known = {char: self._sets.setdefault(after, after) for char, after in sets}
+                self._nearest.clear()
+                self._num_bytes = 0
+            groups = _automaton().expand(self._graphs, read.rows)
+            known = {group.char: _Readings(group.key, group.rows) for group in groups}
             self._ways[read] = known
+            self._num_bytes += sum(len(group.rows) + 300 for group in groups)
         return known
 
     def whole(self, read: _Readings) -> int | None:
         """The molecule that has been written, if it may end here."""
-        distance, molecule = self._by_distance(read)[0] if read else (1, 0)
+        distance, molecule = self._by_distance(read)[0] if read.rows else (1, 0)
         return molecule if distance == 0 else None
 
     def nearest(self, read: _Readings, written: int) -> int | None:
         """Characters to the nearest end of a molecule that is not written; None for none."""
-        found = self._by_distance(read)
-        return next((distance for distance, number in found if not written >> number & 1), None)
+        for distance, number in self._by_distance(read):
+            if not written >> number & 1:
+                return distance
+        return None
 
     def _by_distance(self, read: _Readings) -> tuple[tuple[int, int], ...]:
         """For each molecule that may still be written its (distance, number), nearest first."""
         known = self._nearest.get(read)
         if known is None:
-            if len(self._nearest) >= MAX_REMEMBERED:
-                self._nearest.clear()
-            distances: dict[int, int] = {}
-            for molecule, graph, (trace, rest) in read:
-                distance = self._tracings[graph].distance(trace) + len(rest)
-                distances[molecule] = min(distance, distances.get(molecule, distance))
-            ordered = sorted((distance, molecule) for molecule, distance in distances.items())
+            found = _automaton().nearest(self._graphs, self._salt, read.rows, self._num_molecules)
+            ordered = sorted((far, molecule) for molecule, far in enumerate(found) if far >= 0)
             known = self._nearest[read] = tuple(ordered)
+            self._num_bytes += 100 + 120 * len(known)
         return known
+
+
+_SALTS = itertools.count()
+_automaton = functools.cache(load_automaton)
 
 
 @functools.lru_cache(maxsize=64)

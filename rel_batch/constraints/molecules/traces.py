@@ -1,19 +1,9 @@
 """The ways to write a molecule: a SMILES read as a walk over the molecule's graph.
 
-    >>> from rel_batch.constraints.molecules.graphs import read_graph
-    >>> tracing = Tracing(read_graph("COC"))
-    >>> def reads(text):
-    ...     found = [(tracing.start, "")]
-    ...     for char in text:
-    ...         found = [after for one in found for after in tracing.steps(one, char)]
-    ...     return any(tracing.is_whole(trace) and not rest for trace, rest in found)
-    >>> reads("COC"), reads("O(C)C"), reads("CCO")
-    (True, True, False)
-
 A *trace* is one walk so far: the atoms visited, the current one, the open branches, and the open
 ring bonds, each with the atom that it will close at. A text may be read as several traces. Every
-trace that `steps` returns can be finished, so a text begins a SMILES of the molecule exactly where
-it has a trace.
+trace that `each_way` comes to can be finished, so a text begins a SMILES of the molecule exactly
+where it has a trace.
 
 Which SMILES: the atoms as the graph has them; bonds written where they must be; ring numbers 1 to
 4, and others where these are taken, before the branches of their atom (as OpenSMILES has it); no
@@ -22,324 +12,464 @@ stereo marks.
 Why a trace can be finished: once the ring numbers of an atom are done, each of its bonds is on the
 walk, reserved for a ring, or committed to a branch of that atom; no two open atoms are committed
 to one neighbour; and every atom not yet visited can be reached from an open one.
+
+Surprising: these functions are also translated to C (`translate.py`), hence the arrays and the flat
+style. `readings.py` has the arrays, and what is done with many traces at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from rel_batch.constraints.molecules.states import Array, native
 
-from rel_batch.constraints.molecules.graphs import Graph
+# -- a graph: rows of one length in one array for all graphs (`readings.render_graphs`) ------------
+MAX_TRACE_ATOMS, MAX_TRACE_BONDS, MAX_BESIDE, MAX_TOKEN = 12, 30, 8, 6
+G_ATOMS, G_BONDS, G_MOLECULE, G_TOKENS = 0, 1, 2, 3
+G_TOKEN_WIDTH = 2 + MAX_TOKEN  # its number, its length, its characters
+G_BESIDE = G_TOKENS + MAX_TRACE_ATOMS * G_TOKEN_WIDTH
+G_BESIDE_WIDTH = 1 + MAX_BESIDE  # how many bonds an atom has, and their numbers
+G_ENDS = G_BESIDE + MAX_TRACE_ATOMS * G_BESIDE_WIDTH
+G_BOND_WIDTH = 4  # its atoms, its order, and whether it may be left unwritten
+G_SIZE = G_ENDS + MAX_TRACE_BONDS * G_BOND_WIDTH
 
+# -- a trace: T_LEFT characters of its last atom are still to be read; T_SIGN is a bond's order ---
+T_GRAPH, T_LEFT, T_VISITED, T_USED, T_CURRENT, T_PHASE, T_SIGN = 0, 1, 2, 3, 4, 5, 6
+T_NUM_STACK, T_NUM_RINGS, T_STACK = 7, 8, 9
+T_RINGS = T_STACK + MAX_TRACE_ATOMS
+T_RING_WIDTH = 4  # number (from 0: the characters 1 to 9, then 0), atom, bond, whether its sign is
+MAX_NUMBERS = 10  # written
+T_SIZE = T_RINGS + MAX_NUMBERS * T_RING_WIDTH
+FREE_NUMBERS = 4
 # Phases of the current atom: ring numbers may follow; branches and atoms only; a branch opened.
-NUMBERS, BRANCHED, OPENED = 0, 1, 2
-DIGITS = "1234567890"
-FREE_DIGITS = "1234"
+T_NUMBERS, T_BRANCHED, T_OPENED = 0, 1, 2
 
 
-class Ring(NamedTuple):
-    """An open ring bond: its number, the atom that it closes at, and whether its sign is written.
-
-    `bond` is the bond's number in the graph.
-    """
-
-    digit: str
-    to: int
-    bond: int
-    stated: bool
+@native
+def copy_trace(to: Array, tr: Array) -> None:
+    for i in range(T_RINGS + T_RING_WIDTH * tr[T_NUM_RINGS]):
+        to[i] = tr[i]
 
 
-class Trace(NamedTuple):
-    """A walk; `visited` (atoms) and `used` (bonds) are sets of bits, `sign` a bond's, if any."""
-
-    visited: int
-    used: int
-    current: int
-    phase: int
-    sign: str
-    stack: tuple[int, ...]
-    rings: tuple[Ring, ...]
+# -- the graph -------------------------------------------------------------------------------------
 
 
-Reading = tuple[Trace, str]  # a trace, and what is left to read of its last atom
+@native
+def bond_at(tr: Array, bond: int) -> int:
+    """Where a bond of the trace's graph begins."""
+    return tr[T_GRAPH] * G_SIZE + G_ENDS + bond * G_BOND_WIDTH
 
 
-class Tracing:
-    """The traces of one graph. Safe in threads: what it remembers is only added to."""
+@native
+def across(graphs: Array, tr: Array, bond: int, atom: int) -> int:
+    """The atom at the other end of the bond."""
+    at = bond_at(tr, bond)
+    return graphs[at + 1] if graphs[at] == atom else graphs[at]
 
-    def __init__(self, graph: Graph) -> None:
-        self.start = Trace(0, 0, -1, NUMBERS, "", (), ())
-        self._graph = graph
-        self._every_atom = (1 << len(graph.tokens)) - 1
-        self._every_bond = (1 << len(graph.bonds)) - 1
-        self._ways: dict[Trace, Mapping[str, tuple[Reading, ...]]] = {}
-        self._distances: dict[Trace, int] = {}
 
-    def steps(self, reading: Reading, char: str) -> tuple[Reading, ...]:
-        """What a reading becomes with one more character."""
-        return self.ways(reading).get(char, ())
+@native
+def fits(graphs: Array, tr: Array, bond: int, written: int) -> bool:
+    """Whether the bond may be written with this sign, or 0 for none."""
+    at = bond_at(tr, bond)
+    return graphs[at + 3] == 1 if written == 0 else graphs[at + 2] == written
 
-    def ways(self, reading: Reading) -> Mapping[str, tuple[Reading, ...]]:
-        """What a reading becomes with each character that may follow."""
-        trace, rest = reading
-        if rest:
-            return {rest[0]: ((trace, rest[1:]),)}
-        known = self._ways.get(trace)
-        if known is None:
-            found: dict[str, list[Reading]] = {}
-            for text, after in self._pieces(trace):
-                found.setdefault(text[0], []).append((after, text[1:]))
-            known = self._ways[trace] = {char: tuple(ways) for char, ways in found.items()}
-        return known
 
-    def is_whole(self, trace: Trace) -> bool:
-        """Whether the walk is over: what was read is a SMILES of the molecule."""
-        return (
-            trace.visited == self._every_atom
-            and trace.used == self._every_bond
-            and not (trace.stack or trace.rings)
-        )
+@native
+def own_sign(graphs: Array, tr: Array, bond: int) -> int:
+    """The sign that has to be written for the bond; 0 for none."""
+    at = bond_at(tr, bond)
+    return 0 if graphs[at + 3] == 1 else graphs[at + 2]
 
-    def distance(self, trace: Trace) -> int:
-        """Characters of an ending, whose first one leads to a trace that is nearer by one."""
-        way: list[tuple[Trace, int]] = []
-        while trace not in self._distances and not self.is_whole(trace):
-            found = self._next(trace)
-            assert found is not None, "every trace can be finished"
-            way.append((trace, len(found[0])))
-            trace = found[1]
-        total = self._distances.get(trace, 0)
-        for passed, length in reversed(way):
-            total += length
-            self._distances[passed] = total
-        return total
 
-    # -- what may follow a trace ---------------------------------------------------------------
+@native
+def beside_at(tr: Array, atom: int) -> int:
+    """Where the bonds of an atom begin."""
+    return tr[T_GRAPH] * G_SIZE + G_BESIDE + atom * G_BESIDE_WIDTH
 
-    def _pieces(self, trace: Trace) -> Iterator[tuple[str, Trace]]:
-        """The signs, numbers, brackets and atoms that may be written next."""
-        current = trace.current
-        if current >= 0 and trace.phase == NUMBERS:
-            for ring in trace.rings:
-                after = self._close_ring(trace, ring)
-                if after is not None:
-                    yield ring.digit, after
-            digits = self._new_digits(trace)
-            for bond in self._unlike(trace, self._ahead(trace, current)):
-                if digits and self._open_ring(trace, digits[0], bond) is not None:
-                    for digit in digits:
-                        yield digit, self._opened(trace, digit, bond)
-        if current >= 0 and not trace.sign:
-            for sign in self._signs(trace):
-                after = trace._replace(sign=sign)
-                if self._next(after) is not None:
-                    yield sign, after
-            for char, after in (
-                ("(", self._open_branch(trace)),
-                (")", self._close_branch(trace)),
-            ):
-                if after is not None:
-                    yield char, after
-        yield from self._with_atom(trace)
 
-    def _signs(self, trace: Trace) -> set[str]:
-        """The signs of the bonds that the current atom may go on with."""
-        bonds = self._graph.bonds
-        closing = (ring.bond for ring in trace.rings if ring.to == trace.current)
-        signs = {bonds[n].sign for n in (*closing, *self._ahead(trace, trace.current))}
-        return signs - {""}
+@native
+def bond_ahead(graphs: Array, tr: Array, atom: int, i: int) -> int:
+    """The `i`-th bond of an atom if it is not used, else -1."""
+    bond = graphs[beside_at(tr, atom) + 1 + i]
+    return -1 if tr[T_USED] >> bond & 1 else bond
 
-    def _unlike(self, trace: Trace, ahead: tuple[int, ...]) -> tuple[int, ...]:
-        """`ahead` without those that lead to a last atom like another one's."""
-        graph = self._graph
-        found: dict[tuple[str, int, int], int] = {}
-        for number in ahead:
-            atom = graph.bonds[number].other(trace.current)
-            last = len(graph.bonds_of[atom]) == 1
-            found.setdefault(
-                (graph.tokens[atom], graph.bonds[number].order, -1 if last else atom), number
-            )
-        return tuple(found.values())
 
-    def _new_digits(self, trace: Trace) -> list[str]:
-        """The numbers that a new ring may have: the lowest that is free, and a few more."""
-        taken = {ring.digit for ring in trace.rings}
-        free = [digit for digit in DIGITS if digit not in taken]
-        return [digit for digit in free if digit in FREE_DIGITS or digit == free[0]]
+@native
+def num_ahead(graphs: Array, tr: Array, atom: int) -> int:
+    """How many bonds of an atom are not used."""
+    count = 0
+    for i in range(graphs[beside_at(tr, atom)]):
+        if bond_ahead(graphs, tr, atom, i) >= 0:
+            count += 1
+    return count
 
-    def _close_ring(self, trace: Trace, ring: Ring) -> Trace | None:
-        if ring.to != trace.current or not (
-            (ring.stated and not trace.sign) or self._graph.bonds[ring.bond].fits(trace.sign)
-        ):
-            return None
-        return trace._replace(sign="", rings=tuple(r for r in trace.rings if r != ring))
 
-    def _open_ring(self, trace: Trace, digit: str, bond: int) -> Trace | None:
-        if trace.sign and not self._graph.bonds[bond].fits(trace.sign):
-            return None
-        after = self._opened(trace, digit, bond)
-        return after if self._reaches_all(after) else None
+@native
+def token_at(tr: Array, atom: int) -> int:
+    """Where the text of an atom begins: its number, its length, its characters."""
+    return tr[T_GRAPH] * G_SIZE + G_TOKENS + atom * G_TOKEN_WIDTH
 
-    def _opened(self, trace: Trace, digit: str, bond: int) -> Trace:
-        ring = Ring(digit, self._graph.bonds[bond].other(trace.current), bond, bool(trace.sign))
-        rings = tuple(sorted((*trace.rings, ring)))
-        return trace._replace(used=trace.used | 1 << bond, sign="", rings=rings)
 
-    def _open_branch(self, trace: Trace) -> Trace | None:
-        if trace.sign or trace.phase == OPENED or not self._may_leave(trace):
-            return None
-        if trace.current < 0 or not self._ahead(trace, trace.current):
-            return None
-        return trace._replace(phase=OPENED, stack=(*trace.stack, trace.current))
+# -- sets of atoms ---------------------------------------------------------------------------------
 
-    def _close_branch(self, trace: Trace) -> Trace | None:
-        if trace.sign or trace.phase == OPENED or not trace.stack:
-            return None
-        if not self._may_leave(trace) or self._ahead(trace, trace.current):
-            return None
-        return trace._replace(current=trace.stack[-1], phase=BRANCHED, stack=trace.stack[:-1])
 
-    def _with_atom(self, trace: Trace) -> Iterator[tuple[str, Trace]]:
-        """The atoms that may be written next, with their texts."""
-        if trace.current < 0:
-            for atom, token in enumerate(self._graph.tokens):
-                yield token, trace._replace(visited=1 << atom, current=atom)
-            return
-        ahead = self._ahead(trace, trace.current)
-        # Without a branch there is no way back to the current atom.
-        if not self._may_leave(trace) or (len(ahead) > 1 and trace.phase != OPENED):
-            return
-        for number in self._unlike(trace, ahead):
-            bond = self._graph.bonds[number]
-            if bond.fits(trace.sign):
-                atom = bond.other(trace.current)
-                yield (
-                    self._graph.tokens[atom],
-                    Trace(
-                        trace.visited | 1 << atom,
-                        trace.used | 1 << number,
-                        atom,
-                        NUMBERS,
-                        "",
-                        trace.stack,
-                        trace.rings,
-                    ),
-                )
+@native
+def committed_atoms(graphs: Array, tr: Array) -> int:
+    """The atoms that are the next ones of an open branch."""
+    atoms = 0
+    for k in range(tr[T_NUM_STACK]):
+        atom = tr[T_STACK + k]
+        for i in range(graphs[beside_at(tr, atom)]):
+            bond = bond_ahead(graphs, tr, atom, i)
+            if bond >= 0:
+                atoms |= 1 << across(graphs, tr, bond, atom)
+    return atoms
 
-    # -- where a trace ends --------------------------------------------------------------------
 
-    def _next(self, trace: Trace) -> tuple[str, Trace] | None:
-        """The next piece of the ending, and the trace after it; None for a sign that fits nothing.
-
-        Surprising: what it says after a sign is what it said before it, less the sign.
-        """
-        current = trace.current
-        if current < 0:
-            return next(self._with_atom(trace))
-        ahead = self._ahead(trace, current)
-        if trace.phase == NUMBERS:
-            for ring in trace.rings:
-                if ring.to == current:
-                    sign = "" if ring.stated else self._sign_of(trace, ring.bond)
-                    after = self._close_ring(trace._replace(sign=sign or trace.sign), ring)
-                    if after is not None:
-                        return sign + ring.digit, after
-            reserved = self._to_reserve(trace, ahead)
-            # A sign may also be meant for a ring that could have been a branch.
-            for bond in (*reserved, *(ahead if trace.sign else ())):
-                found = self._next_ring(trace, bond)
-                if found is not None and (bond in reserved or not self._may_enter(trace, ahead)):
-                    return found
-        if trace.phase != OPENED and not trace.sign:
-            if not ahead:
-                after = self._close_branch(trace)
-                return None if after is None else (")", after)
-            if len(ahead) > 1:
-                after = self._open_branch(trace)
-                return None if after is None else ("(", after)
-        for bond in ahead:
-            sign = self._sign_of(trace, bond)
-            for token, after in self._with_atom(trace._replace(sign=sign or trace.sign)):
-                if after.used >> bond & 1:
-                    return sign + token, after
-        return None
-
-    def _next_ring(self, trace: Trace, bond: int) -> tuple[str, Trace] | None:
-        digits = self._new_digits(trace)
-        if not digits:
-            return None
-        sign = self._sign_of(trace, bond)
-        after = self._open_ring(trace._replace(sign=sign or trace.sign), digits[0], bond)
-        return None if after is None else (sign + digits[0], after)
-
-    def _sign_of(self, trace: Trace, number: int) -> str:
-        """What has to be written before this bond."""
-        return "" if trace.sign else self._graph.bonds[number].sign
-
-    def _may_enter(self, trace: Trace, ahead: tuple[int, ...]) -> bool:
-        return (
-            len(ahead) == 1
-            and self._may_leave(trace)
-            and self._graph.bonds[ahead[0]].fits(trace.sign)
-        )
-
-    def _to_reserve(self, trace: Trace, ahead: tuple[int, ...]) -> tuple[int, ...]:
-        """The bonds ahead that must be ring bonds: their atoms are reached in another way."""
-        committed = self._committed(trace)
-        reserved: list[int] = []
-        reached = 0
-        for number in ahead:
-            atom = 1 << self._graph.bonds[number].other(trace.current)
-            if (committed | reached) & atom:
-                reserved.append(number)
-            else:
-                reached |= self._flood(trace, atom, trace.visited | committed)
-        return tuple(reserved)
-
-    # -- sets of atoms -------------------------------------------------------------------------
-
-    def _ahead(self, trace: Trace, atom: int) -> tuple[int, ...]:
-        """The bonds of an atom that are not used."""
-        return tuple(n for n in self._graph.bonds_of[atom] if not trace.used >> n & 1)
-
-    def _may_leave(self, trace: Trace) -> bool:
-        """Whether the ring numbers of the current atom are done."""
-        if trace.phase != NUMBERS or trace.current < 0:
-            return True
-        if any(ring.to == trace.current for ring in trace.rings):
-            return False
-        committed = self._committed(trace)
-        bonds = self._graph.bonds
-        return not any(
-            committed >> bonds[n].other(trace.current) & 1
-            for n in self._ahead(trace, trace.current)
-        )
-
-    def _committed(self, trace: Trace) -> int:
-        """The atoms that are the next ones of an open branch."""
-        bonds = self._graph.bonds
-        atoms = 0
-        for atom in trace.stack:
-            for number in self._ahead(trace, atom):
-                atoms |= 1 << bonds[number].other(atom)
-        return atoms
-
-    def _reaches_all(self, trace: Trace) -> bool:
-        open_atoms = 1 << trace.current
-        for atom in trace.stack:
-            open_atoms |= 1 << atom
-        closed = trace.visited & ~open_atoms
-        return (self._flood(trace, open_atoms, closed) | closed) == self._every_atom
-
-    def _flood(self, trace: Trace, atoms: int, barred: int) -> int:
-        """What is reached from `atoms` over unused bonds without entering a barred atom."""
-        reached = pending = atoms
-        while pending:
-            atom = pending.bit_length() - 1
-            pending &= ~(1 << atom)
-            for number in self._ahead(trace, atom):
-                other = 1 << self._graph.bonds[number].other(atom)
-                if not other & (reached | barred):
+@native
+def flood(graphs: Array, tr: Array, atoms: int, barred: int) -> int:
+    """What is reached from `atoms` over unused bonds without entering a barred atom."""
+    reached, pending, atom = atoms, atoms, 0
+    while pending != 0:
+        if not pending >> atom & 1:
+            atom = 0
+            while not pending >> atom & 1:
+                atom += 1
+        pending &= ~(1 << atom)
+        for i in range(graphs[beside_at(tr, atom)]):
+            bond = bond_ahead(graphs, tr, atom, i)
+            if bond >= 0:
+                other = 1 << across(graphs, tr, bond, atom)
+                if other & (reached | barred) == 0:
                     reached |= other
                     pending |= other
-        return reached
+    return reached
+
+
+@native
+def reaches_all(graphs: Array, tr: Array) -> bool:
+    """Whether every atom not yet visited can be reached from an open one."""
+    begun = 1 << tr[T_CURRENT]
+    for k in range(tr[T_NUM_STACK]):
+        begun |= 1 << tr[T_STACK + k]
+    closed = tr[T_VISITED] & ~begun
+    every = (1 << graphs[tr[T_GRAPH] * G_SIZE + G_ATOMS]) - 1
+    return flood(graphs, tr, begun, closed) | closed == every
+
+
+@native
+def may_leave(graphs: Array, tr: Array) -> bool:
+    """Whether the ring numbers of the current atom are done."""
+    current = tr[T_CURRENT]
+    if tr[T_PHASE] != T_NUMBERS or current < 0:
+        return True
+    for k in range(tr[T_NUM_RINGS]):
+        if tr[T_RINGS + k * T_RING_WIDTH + 1] == current:
+            return False
+    committed = committed_atoms(graphs, tr)
+    for i in range(graphs[beside_at(tr, current)]):
+        bond = bond_ahead(graphs, tr, current, i)
+        if bond >= 0 and committed >> across(graphs, tr, bond, current) & 1:
+            return False
+    return True
+
+
+@native
+def is_whole_trace(graphs: Array, tr: Array) -> bool:
+    """Whether the walk is over: what was read is a SMILES of the molecule."""
+    g = tr[T_GRAPH] * G_SIZE
+    every = tr[T_VISITED] == (1 << graphs[g + G_ATOMS]) - 1
+    every = every and tr[T_USED] == (1 << graphs[g + G_BONDS]) - 1
+    return every and tr[T_NUM_STACK] == 0 and tr[T_NUM_RINGS] == 0
+
+
+# -- what a piece of text does to a trace ----------------------------------------------------------
+
+
+@native
+def close_ring(graphs: Array, tr: Array, k: int, written: int, to: Array) -> bool:
+    """Close the `k`-th open ring at the current atom, with this sign; False where it cannot be."""
+    at = T_RINGS + k * T_RING_WIDTH
+    stated = tr[at + 3] == 1 and written == 0
+    if tr[at + 1] != tr[T_CURRENT] or not (stated or fits(graphs, tr, tr[at + 2], written)):
+        return False
+    copy_trace(to, tr)
+    to[T_SIGN] = 0
+    to[T_NUM_RINGS] -= 1
+    for i in range(at, T_RINGS + to[T_NUM_RINGS] * T_RING_WIDTH):
+        to[i] = tr[i + T_RING_WIDTH]
+    return True
+
+
+@native
+def begin_ring(graphs: Array, tr: Array, number: int, bond: int, written: int, to: Array) -> None:
+    """Open a ring bond; the open ones are in the order of their numbers."""
+    copy_trace(to, tr)
+    to[T_USED] |= 1 << bond
+    to[T_SIGN] = 0
+    place = tr[T_NUM_RINGS]
+    while place > 0 and to[T_RINGS + (place - 1) * T_RING_WIDTH] > number:
+        for i in range(T_RING_WIDTH):
+            at = T_RINGS + place * T_RING_WIDTH + i
+            to[at] = to[at - T_RING_WIDTH]
+        place -= 1
+    at = T_RINGS + place * T_RING_WIDTH
+    to[at], to[at + 1] = number, across(graphs, tr, bond, tr[T_CURRENT])
+    to[at + 2], to[at + 3] = bond, 1 if written != 0 else 0
+    to[T_NUM_RINGS] += 1
+
+
+@native
+def open_ring(graphs: Array, tr: Array, number: int, bond: int, written: int, to: Array) -> bool:
+    """Open a ring bond with this sign; False where what is left could not be written then."""
+    if number < 0 or (written != 0 and not fits(graphs, tr, bond, written)):
+        return False
+    begin_ring(graphs, tr, number, bond, written, to)
+    return reaches_all(graphs, to)
+
+
+@native
+def is_taken(tr: Array, number: int) -> bool:
+    """Whether a ring of this number is open."""
+    taken = False
+    for k in range(tr[T_NUM_RINGS]):
+        taken = taken or tr[T_RINGS + k * T_RING_WIDTH] == number
+    return taken
+
+
+@native
+def first_number(tr: Array) -> int:
+    """The lowest ring number that is free; -1 for none."""
+    number = 0
+    while number < MAX_NUMBERS and is_taken(tr, number):
+        number += 1
+    return number if number < MAX_NUMBERS else -1
+
+
+@native
+def push_branch(graphs: Array, tr: Array, to: Array) -> bool:
+    current = tr[T_CURRENT]
+    if current < 0 or tr[T_SIGN] != 0 or tr[T_PHASE] == T_OPENED or not may_leave(graphs, tr):
+        return False
+    if num_ahead(graphs, tr, current) == 0:
+        return False
+    copy_trace(to, tr)
+    to[T_PHASE] = T_OPENED
+    to[T_STACK + to[T_NUM_STACK]] = current
+    to[T_NUM_STACK] += 1
+    return True
+
+
+@native
+def pop_branch(graphs: Array, tr: Array, to: Array) -> bool:
+    if tr[T_SIGN] != 0 or tr[T_PHASE] == T_OPENED or tr[T_NUM_STACK] == 0:
+        return False
+    if not may_leave(graphs, tr) or num_ahead(graphs, tr, tr[T_CURRENT]) > 0:
+        return False
+    copy_trace(to, tr)
+    to[T_NUM_STACK] -= 1
+    to[T_CURRENT] = tr[T_STACK + to[T_NUM_STACK]]
+    to[T_STACK + to[T_NUM_STACK]] = 0
+    to[T_PHASE] = T_BRANCHED
+    return True
+
+
+@native
+def is_like_another(graphs: Array, tr: Array, i: int) -> bool:
+    """Whether the current atom's `i`-th bond leads to a last atom like that of one before it."""
+    current = tr[T_CURRENT]
+    bond = bond_ahead(graphs, tr, current, i)
+    atom = across(graphs, tr, bond, current)
+    if graphs[beside_at(tr, atom)] != 1:
+        return False
+    order = graphs[bond_at(tr, bond) + 2]
+    for k in range(i):
+        before = bond_ahead(graphs, tr, current, k)
+        if before >= 0 and graphs[bond_at(tr, before) + 2] == order:
+            other = across(graphs, tr, before, current)
+            like = graphs[token_at(tr, other)] == graphs[token_at(tr, atom)]
+            if like and graphs[beside_at(tr, other)] == 1:
+                return True
+    return False
+
+
+@native
+def may_enter(graphs: Array, tr: Array) -> bool:
+    """Whether an atom may come next: without a branch there is no way back to the current one."""
+    if not may_leave(graphs, tr):
+        return False
+    return tr[T_PHASE] == T_OPENED or num_ahead(graphs, tr, tr[T_CURRENT]) <= 1
+
+
+@native
+def enter_atom(tr: Array, bond: int, atom: int, to: Array) -> None:
+    """Write the atom that this bond leads to, or the first one (with a bond of -1)."""
+    copy_trace(to, tr)
+    to[T_VISITED] |= 1 << atom
+    if bond >= 0:
+        to[T_USED] |= 1 << bond
+    to[T_CURRENT], to[T_PHASE], to[T_SIGN] = atom, T_NUMBERS, 0
+
+
+# -- where a trace ends ----------------------------------------------------------------------------
+
+
+@native
+def next_ring(graphs: Array, tr: Array, bond: int, to: Array) -> int:
+    """Open a ring over this bond; the characters that it takes, 0 where it cannot be."""
+    must = own_sign(graphs, tr, bond) if tr[T_SIGN] == 0 else 0
+    written = must if must != 0 else tr[T_SIGN]
+    if not open_ring(graphs, tr, first_number(tr), bond, written, to):
+        return 0
+    return 2 if must != 0 else 1
+
+
+@native
+def next_number(graphs: Array, tr: Array, ahead: int, to: Array) -> int:
+    """The next ring number of the ending at the current atom: its characters, 0 for none."""
+    current = tr[T_CURRENT]
+    for k in range(tr[T_NUM_RINGS]):
+        at = T_RINGS + k * T_RING_WIDTH
+        if tr[at + 1] == current:
+            must = 0
+            if tr[at + 3] == 0 and tr[T_SIGN] == 0:
+                must = own_sign(graphs, tr, tr[at + 2])
+            if close_ring(graphs, tr, k, must if must != 0 else tr[T_SIGN], to):
+                return 2 if must != 0 else 1
+    # The bonds ahead whose atoms are reached in another way must be ring bonds.
+    committed, reached, reserved = committed_atoms(graphs, tr), 0, 0
+    for i in range(graphs[beside_at(tr, current)]):
+        bond = bond_ahead(graphs, tr, current, i)
+        if bond >= 0:
+            atom = 1 << across(graphs, tr, bond, current)
+            if (committed | reached) & atom:
+                reserved |= 1 << bond
+                length = next_ring(graphs, tr, bond, to)
+                if length > 0:
+                    return length
+            else:
+                reached |= flood(graphs, tr, atom, tr[T_VISITED] | committed)
+    if tr[T_SIGN] == 0:
+        return 0
+    # A sign may also be meant for a ring that could have been a branch.
+    leaves = ahead == 1 and may_leave(graphs, tr)
+    for i in range(graphs[beside_at(tr, current)]):
+        bond = bond_ahead(graphs, tr, current, i)
+        if bond >= 0 and not (leaves and fits(graphs, tr, bond, tr[T_SIGN])):
+            length = next_ring(graphs, tr, bond, to)
+            if length > 0:
+                return length
+    return 0
+
+
+@native
+def next_trace(graphs: Array, tr: Array, to: Array) -> int:
+    """The next piece of the ending: its characters; 0 where the trace has a sign that fits nothing.
+
+    Surprising: what comes after a sign is what came before it, less the sign.
+    """
+    current = tr[T_CURRENT]
+    if current < 0:
+        enter_atom(tr, -1, 0, to)
+        return graphs[token_at(tr, 0) + 1]
+    ahead = num_ahead(graphs, tr, current)
+    if tr[T_PHASE] == T_NUMBERS:
+        length = next_number(graphs, tr, ahead, to)
+        if length > 0:
+            return length
+    if tr[T_PHASE] != T_OPENED and tr[T_SIGN] == 0:
+        if ahead == 0:
+            return 1 if pop_branch(graphs, tr, to) else 0
+        if ahead > 1:
+            return 1 if push_branch(graphs, tr, to) else 0
+    if not may_enter(graphs, tr):
+        return 0
+    for i in range(graphs[beside_at(tr, current)]):
+        bond = bond_ahead(graphs, tr, current, i)
+        if bond >= 0:
+            must = own_sign(graphs, tr, bond) if tr[T_SIGN] == 0 else 0
+            if fits(graphs, tr, bond, must if must != 0 else tr[T_SIGN]):
+                atom = across(graphs, tr, bond, current)
+                enter_atom(tr, bond, atom, to)
+                return graphs[token_at(tr, atom) + 1] + (1 if must != 0 else 0)
+    return 0
+
+
+# -- what may follow a trace -----------------------------------------------------------------------
+
+
+@native
+def way(graphs: Array, tr: Array, i: int, to: Array, scratch: Array) -> int:
+    """The `i`-th thing to write next: its first character, 0 to pass it over, -1 for no more."""
+    current, beside = tr[T_CURRENT], 0
+    if current < 0:
+        if i >= graphs[tr[T_GRAPH] * G_SIZE + G_ATOMS]:
+            return -1
+        enter_atom(tr, -1, i, to)
+        to[T_LEFT] = graphs[token_at(tr, i) + 1] - 1
+        return graphs[token_at(tr, i) + 2]
+    beside = graphs[beside_at(tr, current)]
+    if i < MAX_NUMBERS:
+        if i >= tr[T_NUM_RINGS] or tr[T_PHASE] != T_NUMBERS:
+            return 0
+        number = tr[T_RINGS + i * T_RING_WIDTH]
+        return digit(number) if close_ring(graphs, tr, i, tr[T_SIGN], to) else 0
+    i -= MAX_NUMBERS
+    if i < beside * MAX_NUMBERS:
+        number, place = i % MAX_NUMBERS, i // MAX_NUMBERS
+        bond = bond_ahead(graphs, tr, current, place)
+        first = first_number(tr)
+        if tr[T_PHASE] != T_NUMBERS or bond < 0 or first < 0 or is_taken(tr, number):
+            return 0
+        if (number >= FREE_NUMBERS and number != first) or is_like_another(graphs, tr, place):
+            return 0
+        return digit(number) if open_ring(graphs, tr, number, bond, tr[T_SIGN], to) else 0
+    i -= beside * MAX_NUMBERS
+    if i < 4:
+        return bond_sign(graphs, tr, i + 1, to, scratch)
+    i -= 4
+    if i == 0:
+        return 40 if push_branch(graphs, tr, to) else 0
+    if i == 1:
+        return 41 if pop_branch(graphs, tr, to) else 0
+    i -= 2
+    if i >= beside or not may_enter(graphs, tr):
+        return -1
+    bond = bond_ahead(graphs, tr, current, i)
+    if bond < 0 or not fits(graphs, tr, bond, tr[T_SIGN]) or is_like_another(graphs, tr, i):
+        return 0
+    atom = across(graphs, tr, bond, current)
+    enter_atom(tr, bond, atom, to)
+    to[T_LEFT] = graphs[token_at(tr, atom) + 1] - 1
+    return graphs[token_at(tr, atom) + 2]
+
+
+@native
+def digit(number: int) -> int:
+    """The character of a ring number."""
+    return 49 + number if number < 9 else 48
+
+
+@native
+def bond_sign(graphs: Array, tr: Array, order: int, to: Array, scratch: Array) -> int:
+    """The sign of this order, if a bond that the current atom may go on with needs it; else 0."""
+    if tr[T_SIGN] != 0:
+        return 0
+    needed = False
+    for k in range(tr[T_NUM_RINGS]):
+        at = T_RINGS + k * T_RING_WIDTH
+        if tr[at + 1] == tr[T_CURRENT]:
+            needed = needed or own_sign(graphs, tr, tr[at + 2]) == order
+    for i in range(graphs[beside_at(tr, tr[T_CURRENT])]):
+        bond = bond_ahead(graphs, tr, tr[T_CURRENT], i)
+        if bond >= 0:
+            needed = needed or own_sign(graphs, tr, bond) == order
+    if not needed:
+        return 0
+    copy_trace(to, tr)
+    to[T_SIGN] = order
+    if next_trace(graphs, to, scratch) == 0:
+        return 0
+    if order == 1:
+        return 45
+    if order == 2:
+        return 61
+    return 35 if order == 3 else 36

@@ -30,7 +30,9 @@ from rel_batch.constraints.molecules import (
     options,
     packing,
     pairing,
+    readings,
     states,
+    traces,
     tree,
     valences,
     walks,
@@ -38,9 +40,9 @@ from rel_batch.constraints.molecules import (
 
 MODULES = (
     *(states, valences, tree, bonds, automaton, pairing, options, memory, completion, packing),
-    walks,
+    *(walks, traces, readings),
 )
-EXPORTS = ("begin", "advance", "packed_ending", "packed_walk")
+EXPORTS = ("begin", "advance", "packed_ending", "packed_walk", "expand", "find_nearest")
 TABLES = (
     *("VALENCE_TABLE", "EARLY", "MOST_BONDS", "ELEMENT_BY_LETTERS", "BOND_CHARS"),
     "ORGANIC_SUBSET",

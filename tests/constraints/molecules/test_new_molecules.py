@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from array import array
 
 import pytest
 from rdkit import Chem
@@ -15,8 +16,9 @@ from rel_batch.chem.molecules import canonical_form
 from rel_batch.chem.universes import isomers
 from rel_batch.constraints import Constraint, Nothing
 from rel_batch.constraints.encoding import decode, encode
-from rel_batch.constraints.molecules import NewMolecules
+from rel_batch.constraints.molecules import NewMolecules, native
 from rel_batch.constraints.molecules.graphs import read_graph
+from rel_batch.constraints.molecules.readings import first_rows, render_graphs
 from rel_batch.engine.structured_outputs import compile_check
 from rel_batch.tasks import task_for
 
@@ -131,6 +133,40 @@ def test_every_complete_molecule_has_the_formula_and_is_new(formula: str) -> Non
             assert CalcMolFormula(Chem.MolFromSmiles(smiles)) == formula
             written.append(canonical_form(smiles) or "")
         assert len(set(written)) == len(written)
+
+
+def test_compiled_and_plain_readings_agree() -> None:
+    compiled, plain = native.load_automaton(), native.PythonAutomaton()
+    if not isinstance(compiled, native.NativeAutomaton):
+        pytest.skip("the compiled automaton was not built")
+    molecules = tuple(bond_placements(smiles) for smiles in isomers("C4H4O"))
+    graphs = array("q", render_graphs(molecules))
+    rng = random.Random(8)
+    for _ in range(6):
+        rows = array("q", first_rows(graphs.tolist())).tobytes()
+        while rows:
+            nearest = compiled.nearest(graphs, 7, rows, len(molecules))
+            assert nearest == plain.nearest(graphs, 7, rows, len(molecules))
+            groups = compiled.expand(graphs, rows)
+            assert groups == plain.expand(graphs, rows)
+            rows = rng.choice(groups).rows if groups else b""
+
+
+def test_given_molecules_are_not_written_and_share_what_is_known_of_the_set() -> None:
+    leaf = dataclasses.replace(LEAF, given=(0, 2))
+    assert reads(leaf, "<s>COC</s>")
+    assert not reads(leaf, "<s>CCO</s>")
+    assert not reads(leaf, "<s>COC</s>\n<s>c1ccccc1</s>")
+    assert "COC" in leaf.text_form()
+    assert "CCO" not in leaf.text_form()
+
+
+@pytest.mark.parametrize(
+    ("smiles", "reason"), [("C" * 13, "more than 12 atoms"), ("[99CH3+2]", "more than 6 char")]
+)
+def test_a_molecule_that_is_too_large_to_be_followed_is_refused(smiles: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        render_graphs(((smiles,),))
 
 
 @pytest.mark.parametrize("smiles", ["C1CC", "C(C", "Cé", "C.C", "[CH3", "", "C@C"])
