@@ -12,6 +12,7 @@ import itertools
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,9 @@ def dying_at_call(number: int, act: Callable[[], object]) -> bool:
 
 
 def main(folder: Path) -> None:
+    # Once here, or each of a hundred children would import what is only imported on use.
+    with tempfile.TemporaryDirectory(dir=folder.parent) as other:
+        bring_to_the_end(Path(other) / "run")
     for number in itertools.count():
         if dying_at_call(number, lambda path=folder / str(number): bring_to_the_end(path)):
             return
