@@ -1,6 +1,8 @@
 """A run of a million requests without a model: what it takes to plan, resume, publish, read, merge.
 
-    python benchmarks/scale.py [--rows 1000000] [--json scale.json] [--folder /some/disk]
+    python benchmarks/scale.py [--rows 1000000] [--json scale.json]
+    python benchmarks/scale.py --folder /some/disk --steps plan "publish 20%" resume
+    python benchmarks/scale.py --folder /some/disk --steps "publish rest" resume merge
 
 Each step runs in a process of its own, whose time and greatest memory are printed beside the bound
 that is promised. Instances are the bundled ones, repeated under other keys; replies are made up,
@@ -184,11 +186,12 @@ def measured(step: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--folder", type=Path, help="Where to make the run (removed afterwards).")
+    parser.add_argument("--folder", type=Path, help="Where the run is made, or is, and stays.")
+    parser.add_argument("--steps", nargs="+", help="Only these, in their order below.")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--no-scores", action="store_true", help="Leave out score and report.")
     options = parser.parse_args()
-    top = Path(tempfile.mkdtemp(dir=options.folder))
+    top = options.folder or Path(tempfile.mkdtemp())
     folder = top / "run"
     scored = not options.no_scores
     steps: list[tuple[str, Callable[..., Any], tuple[Any, ...], str]] = [
@@ -209,13 +212,16 @@ def main() -> None:
     results: list[dict[str, Any]] = []
     try:
         for name, step, arguments, bound in steps:
+            if options.steps and name not in options.steps:
+                continue
             found = measured(step, *arguments)
             results.append({"step": name, "bound": bound, **found})
             more = {k: v for k, v in found.items() if k not in ("n", "s", "cpu_s", "gib")}
             print(f"{name:14}{found['n']:>10,} {found['s']:>8.1f} s {found['cpu_s']:>8.1f} s CPU "
                   f"{found['gib']:>6.2f} GiB  [{bound}] {more}", flush=True)  # fmt: skip
     finally:
-        shutil.rmtree(top)
+        if options.folder is None:
+            shutil.rmtree(top)
     if options.json:
         options.json.write_text(json.dumps({"rows": options.rows, "steps": results}, indent=1))
 

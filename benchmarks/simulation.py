@@ -40,7 +40,7 @@ from rel_batch.config import ArmConfig
 from rel_batch.plan import plan_requests
 from rel_batch.prompts import ByteTokenizer, PromptRenderer
 from rel_batch.records import Instance, PlannedRequest, Request
-from rel_batch.store.chunks import ChunkIndex, ChunkSize
+from rel_batch.store.chunks import ChunkSize
 from rel_batch.store.claims import Claims, FileClock
 from rel_batch.worker import supply as supply_module
 from rel_batch.worker.deaths import Deaths
@@ -56,7 +56,6 @@ LENGTHS = {
     "REL-C3": (1_000, (372, 796), (441, 1_501), 2_048),
     "REL-C4": (1_000, (1_472, 2_828), (120, 600), 768),
 }
-THOUGHT = (400, 2_048)
 HEARTBEAT_S = 10.0
 TIMEOUT_S = 120.0
 FLUSH_S = 30.0
@@ -77,11 +76,15 @@ class Engine:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Workers, their engine, and whether they are preempted (`life_s` on average)."""
+    """Workers, their engine, and whether they are preempted (`life_s` on average).
+
+    `thought` is the median length of a thought and its bound, in tokens.
+    """
 
     workers: int
     engine: Engine
     samples: int
+    thought: tuple[int, int]
     start_over_s: float
     load_s: float
     life_s: float = math.inf
@@ -89,8 +92,10 @@ class Scenario:
 
 
 SCENARIOS = {
-    "gpus": Scenario(64, Engine(32, 8.0, 0.4, 40_000.0), 8, 0.0, 60.0),
-    "array": Scenario(1_024, Engine(4, 8.0, 1.5, 20_000.0), 16, 300.0, 60.0, life_s=3_600.0),
+    "gpus": Scenario(64, Engine(32, 8.0, 0.4, 40_000.0), 8, (400, 2_048), 0.0, 60.0),
+    "array": Scenario(
+        1_024, Engine(4, 8.0, 1.5, 20_000.0), 32, (2_000, 16_384), 300.0, 60.0, life_s=3_600.0
+    ),
 }
 
 
@@ -102,7 +107,7 @@ def drawn(dice: random.Random, length: tuple[int, int]) -> int:
     )
 
 
-def planned(samples: int, seed: int) -> tuple[PlannedRequest, ...]:
+def planned(scenario: Scenario, seed: int) -> tuple[PlannedRequest, ...]:
     """The plan of a run of two arms, one that answers at once and one that thinks."""
     dice = random.Random(seed)
     instances: list[Instance] = []
@@ -114,8 +119,9 @@ def planned(samples: int, seed: int) -> tuple[PlannedRequest, ...]:
                 Instance(number, number, task, "all", question, {}, {}, 2, 9, "made up")
             )
     bounds: Any = {task: most for task, (_, _, _, most) in LENGTHS.items()}
-    common: dict[str, Any] = {"constraint": "none", "max_tokens": bounds, "samples": samples}
-    thinks: dict[str, Any] = {"thinking": "prompted", "thinking_budget": THOUGHT[1]}
+    common: dict[str, Any] = {"constraint": "none", "max_tokens": bounds}
+    common["samples"] = scenario.samples
+    thinks: dict[str, Any] = {"thinking": "prompted", "thinking_budget": scenario.thought[1]}
     arms = [
         ArmConfig(name="answer", temperature=1.0, **common),
         ArmConfig(name="think", temperature=1.0, **common, **thinks),
@@ -124,11 +130,11 @@ def planned(samples: int, seed: int) -> tuple[PlannedRequest, ...]:
     return plan_requests(instances, arms, renderer, model_commit="none", seed=seed).requests
 
 
-def num_tokens(request: PlannedRequest) -> int:
+def num_tokens(request: PlannedRequest, thought: tuple[int, int]) -> int:
     """What a request generates: always the same for the same request."""
     dice = random.Random(request.key)
     reply = drawn(dice, LENGTHS[request.task][2])
-    return reply + (drawn(dice, THOUGHT) if request.arm == "think" else 0)
+    return reply + (drawn(dice, thought) if request.arm == "think" else 0)
 
 
 def life_of(scenario: Scenario, number: int) -> list[tuple[float, float, bool]]:
@@ -251,10 +257,11 @@ class Done:
 class Claiming:
     """A worker of rel-batch."""
 
-    def __init__(self, run: Rows, index: ChunkIndex, clock: Clock, name: str) -> None:
+    def __init__(self, run: Rows, sizes: dict[int, ChunkSize], clock: Clock, name: str) -> None:
         self._publisher = Publisher(run, clock)
         self.claims = Claims(run.path, timeout_s=TIMEOUT_S, worker=name, clock=clock)
-        stand_ins: Any = (run, index, self.claims, Deaths(run.path), Stop())
+        todo = {c: s for c, s in sizes.items() if len(run.finished[c]) < s.num_requests}
+        stand_ins: Any = (run, todo, self.claims, Deaths(run.path), Stop())
         rest: dict[str, Any] = {
             "materialise": lambda request: Request(request, (), None, 1.0, 1.0),  # type: ignore[arg-type]
             "max_model_len": 1_000_000,
@@ -309,6 +316,7 @@ class Life:
 
     worker: Any
     engine: Engine
+    thought: tuple[int, int]
     speed: float
     steps: float = 0.0
     at: float = 0.0
@@ -331,7 +339,8 @@ class Life:
         if prompt != self.last_prompt:
             self.last_prompt = prompt
             self.at += request.num_prompt_tokens / self.engine.prefill / self.speed
-        heapq.heappush(self.active, (self.steps + num_tokens(request), next(self.count), request))
+        ends = self.steps + num_tokens(request, self.thought)
+        heapq.heappush(self.active, (ends, next(self.count), request))
 
     def next_finish(self) -> float | None:
         if not self.active:
@@ -381,7 +390,8 @@ def simulate(scenario: Scenario, rows: Rows, clock: Clock, make: Any, poll_s: fl
         now, _, what, number, life = heapq.heappop(events)
         clock.now = clock.start + now
         if what == "start":
-            life = Life(make(number, f"w{next(names)}"), scenario.engine, speed_of(number), at=now)
+            worker = make(number, f"w{next(names)}")
+            life = Life(worker, scenario.engine, scenario.thought, speed_of(number), at=now)
             alive[number] = life
             at(now + HEARTBEAT_S, "beat", number, life)
             feed(number, life, now)
@@ -411,7 +421,8 @@ def ideal_s(scenario: Scenario, requests: tuple[PlannedRequest, ...]) -> float:
     engine = scenario.engine
     prompts = {(r.instance_key, r.arm): r.num_prompt_tokens for r in requests}
     work_s = sum(prompts.values()) / engine.prefill
-    work_s += sum(map(num_tokens, requests)) * engine.step_s(engine.seqs) / engine.seqs
+    tokens = sum(num_tokens(request, scenario.thought) for request in requests)
+    work_s += tokens * engine.step_s(engine.seqs) / engine.seqs
     spans = [
         (start + scenario.load_s, end, speed_of(number))
         for number in range(scenario.workers)
@@ -442,13 +453,12 @@ def dealt(requests: tuple[PlannedRequest, ...], workers: int) -> list[list[Plann
 
 def measured(name: str, scenario: Scenario) -> dict[str, Any]:
     started = real_time.perf_counter()
-    requests = planned(scenario.samples, seed=1)
+    requests = planned(scenario, seed=1)
     sizes: dict[int, ChunkSize] = {}
     ideal = ideal_s(scenario, requests)
     for chunk, group in itertools.groupby(requests, key=lambda request: request.chunk):
         rows = list(group)
         sizes[chunk] = ChunkSize(len(rows), sum(cost_of(row) for row in rows))
-    index = ChunkIndex(sizes, ())
     found: dict[str, Any] = {
         "scenario": name,
         "workers": scenario.workers,
@@ -464,7 +474,6 @@ def measured(name: str, scenario: Scenario) -> dict[str, Any]:
         rows = Rows(path, requests)
         module: Any = supply_module
         module.time = clock
-        module.count_finished = lambda run: Counter({c: len(k) for c, k in run.finished.items()})
         module.count_finished_of = lambda chunk, _, rows=rows: len(rows.finished[chunk])
         shares = dealt(requests, scenario.workers)
 
@@ -472,7 +481,7 @@ def measured(name: str, scenario: Scenario) -> dict[str, Any]:
                  clock: Clock = clock, shares: Any = shares) -> Any:  # fmt: skip
             if strategy == "static":
                 return Sharded(rows, shares[number])
-            return Claiming(rows, index, clock, worker)
+            return Claiming(rows, sizes, clock, worker)
 
         try:
             makespan = simulate(scenario, rows, clock, make, poll_s)

@@ -116,7 +116,7 @@ def main() -> None:
             with Claims(run.path, timeout_s=120) as claims:
                 Worker(
                     run,
-                    setup.index,
+                    setup.missing,
                     claims,
                     Outfit(own, setup.max_model_len, lambda: engine),
                     WorkerSettings(setup.config.store),

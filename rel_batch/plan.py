@@ -4,7 +4,8 @@ The plan is a function of the config and the instances alone; how many workers t
 part of it. Requests of one instance stay next to each other, and so do instances whose prompts
 begin alike for half of their length, so that they share its KV cache. Chunks are cut by estimated
 cost, costliest first, each a small share of what is left: so any number of workers up to about a
-thousand ends at about the same time, and a finished plan has some thousand chunks at most.
+thousand ends at about the same time, and a finished plan has nine thousand chunks at most. An
+instance with more samples than fit a chunk is cut, too, where that repeats little of its prompt.
 
     key = hash(instance key, prompt token ids, model commit, arm, sample, run seed)
 
@@ -32,9 +33,11 @@ from rel_batch.variants import Asked, Variants
 # Costs are in prompt tokens: what a generated token costs, and what a chunk holds.
 COST_OF_OUTPUT_TOKEN = 8
 _CHUNK_OF_REST = 1 / 2048
-_CHUNK_OF_ALL = 1 / 16384
+_CHUNK_OF_ALL = 1 / 65536
 # About a second of a GPU: a chunk costs some 20 ms, most of it for writing its part.
 _LEAST_CHUNK_COST = 8_000
+# A cut between requests that share tokens has them computed twice: at most for so much of a chunk.
+_MOST_REPEATED = 1 / 16
 # Beginnings shorter than this are not worth keeping prompts together for.
 _LEAST_SHARED_TOKENS = 1024
 _RENDER_BATCH = 64
@@ -94,10 +97,14 @@ def plan_requests(
                 left_out.setdefault((arm.name, why), set()).add(instance.task)
                 continue
             prompt_digest = hashlib.sha256(array("q", prompt).tobytes()).hexdigest()
+            # Worked out once for all samples: of a million requests this is most of the time.
+            parts = (instance.key, prompt_digest, model_commit, identities[arm.name])
+            digest = hashlib.sha256("\0".join(parts).encode())
+            kind, constraint_digest = constraint.kind, constraint.digest
             for sample in range(arm.samples):
-                key = _digest(
-                    instance.key, prompt_digest, model_commit, identities[arm.name], sample, seed
-                )
+                of_sample = digest.copy()
+                of_sample.update(f"\0{sample}\0{seed}".encode())
+                key = of_sample.hexdigest()
                 group.append(
                     PlannedRequest(
                         key=key[:24],
@@ -109,8 +116,8 @@ def plan_requests(
                         chunk=0,
                         num_prompt_tokens=len(prompt),
                         max_tokens=max_tokens,
-                        constraint_kind=constraint.kind,
-                        constraint_digest=constraint.digest,
+                        constraint_kind=kind,
+                        constraint_digest=constraint_digest,
                         num_reserved_tokens=reserved[arm.name],
                     )
                 )
@@ -274,10 +281,6 @@ def _arm_identity(arm: ArmConfig) -> str:
     return json.dumps(arm.model_dump(mode="json"), sort_keys=True)
 
 
-def _digest(*parts: object) -> str:
-    return hashlib.sha256("\0".join(str(part) for part in parts).encode()).hexdigest()
-
-
 # Chunks.
 
 
@@ -289,11 +292,15 @@ def cost_of(requests: Iterable[PlannedRequest]) -> int:
     prompts: set[int] = set()
     cost = 0
     for request in requests:
-        prompt = request.num_prompt_tokens
-        new = 0 if prompt in prompts else prompt
-        cost += expected_cost(new, request.max_tokens, request.num_reserved_tokens)
-        prompts.add(prompt)
+        cost += _cost_after(prompts, request)
+        prompts.add(request.num_prompt_tokens)
     return cost
+
+
+def _cost_after(prompts: set[int], request: PlannedRequest) -> int:
+    """What a request costs after others of its instance with prompts of these lengths."""
+    new = 0 if request.num_prompt_tokens in prompts else request.num_prompt_tokens
+    return expected_cost(new, request.max_tokens, request.num_reserved_tokens)
 
 
 def expected_cost(num_new_prompt_tokens: int, max_tokens: int, num_reserved_tokens: int) -> int:
@@ -327,21 +334,65 @@ def _beginning(prompt: tuple[int, ...]) -> tuple[str, int]:
 def _in_chunks(groups: Iterable[_Group]) -> Iterator[PlannedRequest]:
     # The key breaks ties, so that the order of the files is no part of the plan.
     groups = sorted(groups, key=lambda group: (-group.cost, group.requests[0].key))
-    rest = total = sum(group.cost for group in groups)
+    total = sum(group.cost for group in groups)
     units = sorted(
         _units(groups, total * _CHUNK_OF_REST),
         key=lambda unit: (-unit[0], unit[1][0].requests[0].key),
     )
-    chunk, filled = 0, 0
+    cut = _Cutter(total)
     for cost, unit in units:
-        size = max(rest * _CHUNK_OF_REST, total * _CHUNK_OF_ALL, _LEAST_CHUNK_COST)
-        if filled and filled + cost > size:
-            chunk, filled, rest = chunk + 1, 0, rest - filled
-        filled += cost
+        cut.before(cost)
         for group in unit:
+            cut.before(group.cost, num_shared_tokens=group.num_shared_tokens)
+            if group.cost <= cut.size:
+                cut.fill(group.cost)
+                yield from (_in_chunk(request, cut.chunk) for request in group.requests)
+                continue
+            prompts: set[int] = set()
             for request in group.requests:
-                fields = {name: getattr(request, name) for name in _FIELDS}
-                yield PlannedRequest(**fields, chunk=chunk)
+                if cut.before(
+                    _cost_after(prompts, request), num_shared_tokens=request.num_prompt_tokens
+                ):
+                    prompts.clear()
+                cut.fill(_cost_after(prompts, request))
+                prompts.add(request.num_prompt_tokens)
+                yield _in_chunk(request, cut.chunk)
+
+
+class _Cutter:
+    """Says where a chunk ends."""
+
+    def __init__(self, total: int) -> None:
+        self.chunk = 0
+        self._total = self._rest = total
+        self._filled = 0
+        self.size = self._size()
+
+    def before(self, cost: int, *, num_shared_tokens: int = 0) -> bool:
+        """Begin another chunk where this one would get too large, and is worth a repetition."""
+        if not self._filled or self._filled + cost <= self.size:
+            return False
+        if num_shared_tokens > self._filled * _MOST_REPEATED:
+            return False
+        self.chunk += 1
+        self._rest -= self._filled
+        self._filled = 0
+        self.size = self._size()
+        return True
+
+    def fill(self, cost: int) -> None:
+        self._filled += cost
+
+    def _size(self) -> float:
+        return max(
+            self._rest * _CHUNK_OF_REST, self._total * _CHUNK_OF_ALL, float(_LEAST_CHUNK_COST)
+        )
+
+
+def _in_chunk(request: PlannedRequest, chunk: int) -> PlannedRequest:
+    # Nobody has seen it yet, and to make a million of them a second time takes seconds.
+    object.__setattr__(request, "chunk", chunk)
+    return request
 
 
 def _units(groups: Iterable[_Group], most: float) -> Iterator[tuple[int, list[_Group]]]:
@@ -360,6 +411,3 @@ def _units(groups: Iterable[_Group], most: float) -> Iterator[tuple[int, list[_G
             unit.append(group)
             cost += added
         yield cost, unit
-
-
-_FIELDS = tuple(name for name in PlannedRequest.__dataclass_fields__ if name != "chunk")

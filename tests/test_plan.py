@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
+from itertools import groupby
 
 from rel_batch.config import ArmConfig
 from rel_batch.instances import read_instances
-from rel_batch.plan import Materialiser, Plan, compile_nothing, max_tokens_of, plan_requests
+from rel_batch.plan import (
+    COST_OF_OUTPUT_TOKEN,
+    Materialiser,
+    Plan,
+    compile_nothing,
+    cost_of,
+    max_tokens_of,
+    plan_requests,
+)
 from rel_batch.prompts import ByteTokenizer, PromptRenderer
 from rel_batch.records import Instance
 from rel_batch.tasks import task_for
@@ -63,10 +73,43 @@ def test_greedy_requests_have_no_seed_and_samples_have_distinct_ones() -> None:
 
 
 def test_requests_of_one_instance_are_adjacent_and_in_one_chunk() -> None:
-    requests = planned(bundled(), FORMAT, FREE).requests
+    requests = planned(bundled(), FORMAT, FREE.model_copy(update={"max_tokens": 64})).requests
     for position in range(0, len(requests), 4):
         group = requests[position : position + 4]
         assert len({(request.instance_key, request.chunk) for request in group}) == 1
+
+
+def test_an_instance_that_costs_more_than_a_chunk_is_cut_where_little_is_repeated() -> None:
+    (instance, *_) = bundled()
+    many = FREE.model_copy(update={"samples": 200, "max_tokens": 256})
+    requests = planned([instance], many).requests
+    by_chunk = Counter(request.chunk for request in requests)
+    assert len(by_chunk) > 4
+    *whole, _ = by_chunk.values()
+    prompt = requests[0].num_prompt_tokens
+    for num_requests in whole:
+        assert prompt + num_requests * 256 / 4 * COST_OF_OUTPUT_TOKEN >= 16 * prompt
+    long = replace(instance, question=instance.question * 100)
+    assert {request.chunk for request in planned([long], many).requests} == {0}
+
+
+def test_a_million_requests_are_some_thousand_chunks_and_the_last_ones_are_small() -> None:
+    copies = [
+        replace(instance, key=f"{copy:08x}{instance.key}")
+        for instance in bundled()
+        for copy in range(4)
+    ]
+    thinks = FREE.model_copy(
+        update={"samples": 64, "thinking": "prompted", "thinking_budget": 8192}
+    )
+    requests = planned(copies, thinks).requests
+    costs: Counter[int] = Counter()
+    for chunk, group in groupby(requests, key=lambda request: request.chunk):
+        costs[chunk] = cost_of(group)
+    assert len(costs) < 10_000
+    # The first are half of what each of a thousand workers has to do, the last one request.
+    assert max(costs.values()) < costs.total() / 2_000
+    assert costs[max(costs) - 1] < costs.total() / 16_000
 
 
 def test_chunks_are_numbered_in_the_order_of_the_plan() -> None:

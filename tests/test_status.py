@@ -202,7 +202,7 @@ def test_half_made_folders_and_stray_files_are_no_claims(
     assert {w.worker for w in found.workers} == {"w0", "broken"}
 
 
-@pytest.mark.parametrize("width", [30, 44, 72, 200])
+@pytest.mark.parametrize("width", [30, 44, 70, 120])
 @pytest.mark.parametrize("num_workers", [1, 40])
 def test_no_line_is_wider_than_the_terminal(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch, width: int, num_workers: int

@@ -15,8 +15,12 @@ from rich.text import Text
 
 from rel_batch.status import RunStatus, Watcher, WorkerStatus
 from rel_batch.store import RunFolder
+from rel_batch.worker import FAILURES
 
 _MOST_WORKERS = 24
+# Columns of a terminal that show all of a worker, and that show its speed.
+_ROOMY = 96
+_TIGHT = 60
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -68,9 +72,7 @@ def render_status(found: RunStatus, width: int) -> RenderableType:
     facts.add_row(
         "chunks", f"{chunks.done:,} done, {chunks.claimed:,} claimed, {chunks.waiting:,} waiting"
     )
-    facts.add_row(
-        "rows", ", ".join(f"{status} {n:,}" for status, n in found.statuses.items()) or "none"
-    )
+    facts.add_row("rows", _statuses(found, width - len("chunks  ")))
     facts.add_row(
         "speed",
         f"{found.tokens_per_s_now:,.0f} tokens/s now, {found.tokens_per_s:,.0f} on average",
@@ -97,20 +99,24 @@ def _workers(found: RunStatus, width: int) -> Iterator[RenderableType]:
         table.add_column("worker", overflow="ellipsis", no_wrap=True)
         table.add_column("chunks", overflow="fold")
         table.add_column("heard of", justify="right", no_wrap=True)
-        roomy = width >= 72
-        if roomy:
-            table.add_column("rows", justify="right", no_wrap=True)
-            table.add_column("tokens/s", justify="right", no_wrap=True)
-            table.add_column("average", justify="right", no_wrap=True)
+        roomy = width >= _ROOMY
+        # What there is no room for is left out, the speed last.
+        more = ["rows", "tokens/s", "average"] if roomy else ["tokens/s"] if width >= _TIGHT else []
+        for name in more:
+            table.add_column(name, justify="right", no_wrap=True)
         for worker in there[:_MOST_WORKERS]:
-            cells = [worker.worker, _claims(worker), _heard(worker)]
-            if roomy:
-                cells += [
-                    f"{worker.num_rows:,}",
-                    f"{worker.tokens_per_s_now:,.0f}",
-                    f"{worker.tokens_per_s:,.0f}",
-                ]
-            table.add_row(*cells, style="" if worker.state == "alive" else "red")
+            numbers = {
+                "rows": worker.num_rows,
+                "tokens/s": worker.tokens_per_s_now,
+                "average": worker.tokens_per_s,
+            }
+            table.add_row(
+                worker.worker,
+                _claims(worker, 3 if roomy else 1),
+                _heard(worker),
+                *(f"{numbers[name]:,.0f}" for name in more),
+                style="" if worker.state == "alive" else "red",
+            )
         yield table
     if len(there) > _MOST_WORKERS:
         yield Text(f"and {len(there) - _MOST_WORKERS:,} more workers (--json shows all)")
@@ -120,10 +126,25 @@ def _workers(found: RunStatus, width: int) -> Iterator[RenderableType]:
         yield Text("no worker is there: start the same command, or rel-batch join", style="yellow")
 
 
-def _claims(worker: WorkerStatus) -> str:
-    shown = [f"{chunk} ({_duration(age_s)})" for chunk, age_s in sorted(worker.claims.items())[:3]]
+def _statuses(found: RunStatus, width: int) -> Text:
+    """The rows by status, failures in red; a status stays on one line with its number."""
+    text, length = Text(), 0
+    for status, number in found.statuses.items():
+        shown = f"{status} {number:,}"
+        if length:
+            text.append(", " if length + 3 + len(shown) <= width else ",\n")
+            length = length + 2 if length + 3 + len(shown) <= width else 0
+        text.append(shown, "red" if status in FAILURES else "")
+        length += len(shown)
+    return text or Text("none")
+
+
+def _claims(worker: WorkerStatus, most: int) -> str:
+    claims = sorted(worker.claims.items())[:most]
+    shown = [f"{chunk} ({_duration(age_s)})" for chunk, age_s in claims]
     more = len(worker.claims) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "") or "-"
+    rest = "" if not more else f" and {more} more" if most > 1 else f" +{more}"
+    return ", ".join(shown) + rest or "-"
 
 
 def _heard(worker: WorkerStatus) -> str:

@@ -23,7 +23,6 @@ from rel_batch.launch.setup import Setup, load_setup
 from rel_batch.plan import Materialiser
 from rel_batch.scoring import score_run
 from rel_batch.store import RunFolder
-from rel_batch.store.chunks import count_finished
 from rel_batch.store.claims import Claims
 from rel_batch.worker import FailureLimit, Outfit, Stop, Worker, WorkerSettings
 
@@ -64,14 +63,7 @@ def join_run(
         with stop.interruptible():
             scoring = setup.config.scoring
             score_run(setup.run, overlap=scoring.overlap, audited=scoring.audited)
-    return RunOutcome(setup.run, num_missing=count_missing(setup))
-
-
-def count_missing(setup: Setup) -> int:
-    """How many planned requests have no row. Raises StoreError."""
-    finished = count_finished(setup.run)
-    # Rows of arms that were appended since are none of this worker's.
-    return sum(max(0, s.num_requests - finished[c]) for c, s in setup.index.sizes.items())
+    return RunOutcome(setup.run, num_missing=setup.counted_again().num_missing)
 
 
 def work_here(
@@ -86,12 +78,11 @@ def work_here(
     most_deaths: int = 5,
 ) -> None:
     """Be one worker of a run, as `join_run`; after `most_deaths` of its engine it gives up."""
-    missing = count_missing(setup)
-    if not missing:
+    if not setup.num_missing:
         return
     become_parent()
     config = setup.config
-    progress.begin(setup.index.num_requests, setup.index.num_requests - missing)
+    progress.begin(setup.index.num_requests, setup.index.num_requests - setup.num_missing)
     with contextlib.ExitStack() as stack:
         stack.callback(progress.end)
         on_part: Callable[[Path], None] = _ignore
@@ -113,7 +104,7 @@ def work_here(
         )
         Worker(
             setup.run,
-            setup.index,
+            setup.missing,
             claims,
             outfit,
             WorkerSettings(config.store, most_deaths=most_deaths),

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from rel_batch.config import RunConfig
 from rel_batch.launch.devices import places
-from rel_batch.launch.joining import RunOutcome, count_missing, work_here
+from rel_batch.launch.joining import RunOutcome, work_here
 from rel_batch.launch.prepare import Prepared, prepare
 from rel_batch.launch.progress import Progress
 from rel_batch.launch.setup import Setup
@@ -27,7 +27,7 @@ from rel_batch.launch.supervisor import Supervisor
 from rel_batch.records import PlannedRequest
 from rel_batch.scoring import score_run
 from rel_batch.store import RunFolder, compact
-from rel_batch.store.chunks import read_chunk_index
+from rel_batch.store.chunks import count_finished, read_chunk_index
 from rel_batch.store.extend import append_arms as append_arms_to
 from rel_batch.store.manifest import MANIFEST
 from rel_batch.worker import FailureLimit, Stop
@@ -69,11 +69,11 @@ def run_locally(
         if where[0].devices:  # of several GPUs only this worker's
             os.environ.update(where[0].environment(config, os.environ))
         work_here(setup, progress, stop, limit=limit)
-    elif count_missing(setup):
+    elif setup.num_missing:
         Supervisor(setup, where, progress, stop, limit).run()
     with stop.interruptible():
         score_run(run, overlap=config.scoring.overlap, audited=config.scoring.audited)
-        num_missing = count_missing(setup)
+        num_missing = setup.counted_again().num_missing
         if not num_missing:
             compact(run)
     return RunOutcome(run, num_missing=num_missing)
@@ -121,6 +121,7 @@ def _setup(prepared: Prepared, run: RunFolder) -> Setup:
         config=prepared.config,
         instances=prepared.instances,
         index=read_chunk_index(run),
+        finished=count_finished(run),
         checkpoint=prepared.checkpoint,
         renderer=prepared.renderer,
         max_model_len=run.manifest["max_model_len"],

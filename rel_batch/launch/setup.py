@@ -8,6 +8,7 @@ planned with. Relative paths in a run's config are relative to where it was crea
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from rel_batch.plan import CompileConstraint, compile_nothing
 from rel_batch.prompts import ByteTokenizer, PromptRenderer, load_tokenizer
 from rel_batch.records import Instance
 from rel_batch.store import RunFolder
-from rel_batch.store.chunks import ChunkIndex, read_chunk_index
+from rel_batch.store.chunks import ChunkIndex, ChunkSize, count_finished, read_chunk_index
 from rel_batch.store.manifest import MANIFEST, render_differences
 from rel_batch.tasks import task_for
 
@@ -31,6 +32,8 @@ class Setup:
     """A run that a worker can work on.
 
     Attributes:
+        finished: how many requests of each chunk had a row when this was read; counted once, since
+            of a million it takes seconds.
         checkpoint: None for the fake engine.
         max_model_len: tokens of context that the engine gets.
         compile_constraint: says how a constraint compiles for the run's backend and tokenizer.
@@ -40,10 +43,32 @@ class Setup:
     config: RunConfig
     instances: Mapping[str, Instance]
     index: ChunkIndex
+    finished: Mapping[int, int]
     checkpoint: Checkpoint | None
     renderer: PromptRenderer
     max_model_len: int
     compile_constraint: CompileConstraint
+
+    @property
+    def missing(self) -> dict[int, ChunkSize]:
+        """The chunks that had requests without a row."""
+        return {
+            chunk: size
+            for chunk, size in self.index.sizes.items()
+            if self.finished.get(chunk, 0) < size.num_requests
+        }
+
+    @property
+    def num_missing(self) -> int:
+        """How many planned requests had no row. Those of arms that came since are not among them,
+        as they are none of this worker's."""
+        return sum(
+            size.num_requests - self.finished.get(chunk, 0) for chunk, size in self.missing.items()
+        )
+
+    def counted_again(self) -> Setup:
+        """The same with the rows that there are now. Raises StoreError."""
+        return dataclasses.replace(self, finished=count_finished(self.run))
 
     def constraint_of(self, task: str, arm: str, instance_key: str) -> Constraint:
         """The constraint of a planned request."""
@@ -96,6 +121,7 @@ def load_setup(run: RunFolder, settings: Mapping[str, Any] | None = None) -> Set
         config=config,
         instances={instance.key: instance for instance in run.iter_instances()},
         index=read_chunk_index(run),
+        finished=count_finished(run),
         checkpoint=checkpoint,
         renderer=renderer,
         max_model_len=manifest["max_model_len"],

@@ -40,15 +40,18 @@ from rel_batch.launch.devices import Place
 from rel_batch.launch.progress import Progress
 from rel_batch.launch.setup import Setup
 from rel_batch.store import make_folder
-from rel_batch.store.chunks import count_finished
 from rel_batch.store.claims import new_worker_id, release_dead
 from rel_batch.store.disk import FileGoneError
+from rel_batch.store.flight import End
 from rel_batch.worker import FailureLimit, Stop
 
 _LOOK_EVERY_S = 0.5
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
-_MOST_KILLS = 5
+# One more than it takes to find and quarantine a request that ends its worker (worker/deaths.py).
+_MOST_KILLS = 6
+# How a process ends by a fault of its own. SIGKILL may be one, too: it used up the memory.
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 # A worker that was asked to stop publishes at once, but its engine may take its time to end.
 _STOPS_WITHIN_S = 45.0
 _NOT_SHOWN = ("output_token_ids", "thought", "token_logprobs", "token_ranks", "option_logprobs")
@@ -101,7 +104,7 @@ class Supervisor:
         make_folder(self._run.path / "logs")
         total = self._setup.index.num_requests
         self._seen = set(self._run.list_parts().published)
-        self._progress.begin(total, count_finished(self._run).total())
+        self._progress.begin(total, total - self._setup.num_missing)
         self._progress.say(
             f"{len(self._slots)} workers; what they say is in {self._slots[0].log_file.parent}"
         )
@@ -117,7 +120,7 @@ class Supervisor:
                 self._read_parts(scorer)
         finally:
             self._progress.end()
-        if self._errors and count_finished(self._run).total() < total:
+        if self._errors and self._setup.counted_again().num_missing:
             raise self._errors[0]
 
     def _look(self, scorer: ScoreInBackground) -> bool:
@@ -183,7 +186,7 @@ class Supervisor:
         code = slot.process.returncode
         _kill_group(slot.process.pid)
         slot.process = None
-        release_dead(self._run.path, slot.worker)
+        release_dead(self._run.path, slot.worker, _end_of(code))
         if code in (EXIT_OK, EXIT_INCOMPLETE):
             return
         if code > 0:
@@ -228,6 +231,13 @@ class Supervisor:
                 slot.process.wait()
                 slot.process = None
             release_dead(self._run.path, slot.worker)
+
+
+def _end_of(code: int) -> End | None:
+    """What the end of a worker may have to do with what it ran."""
+    if -code in _CRASHES:
+        return "crashed"
+    return "killed" if -code == signal.SIGKILL else None
 
 
 def _kill_group(group: int) -> None:

@@ -2,6 +2,7 @@
 
     claims/worker-<id>.json         who the worker is; touched every few seconds: its heartbeat
     claims/chunk-00012/worker-<id>  this worker works on chunk 12; an empty folder is nobody's
+    claims/flight-<id>              what the worker has in its engine (flight.py)
 
     with Claims(run.path, timeout_s=120.0) as claims:
         if claims.claim(12):
@@ -41,6 +42,7 @@ from typing import Any, Self, cast
 
 from rel_batch.errors import StoreError
 from rel_batch.store.disk import disk_errors, file_names, make_folder, writing
+from rel_batch.store.flight import End, Flight, bury
 from rel_batch.store.machine import has_ended, this_process
 
 CLAIMS = "claims"
@@ -140,10 +142,15 @@ def read_survey(run_path: Path, *, now: float, clock: FileClock | None = None) -
     return Survey(tuple(workers), tuple(claims))
 
 
-def release_dead(run_path: Path, worker: str) -> None:
-    """Give back what a worker had that is known to have ended. Raises StoreError."""
+def release_dead(run_path: Path, worker: str, end: End | None = None) -> None:
+    """Give back what a worker had that is known to have ended.
+
+    `end` says how, where what it had in its engine may have to do with it. Raises StoreError.
+    """
     folder = run_path / CLAIMS
     with disk_errors("clear", folder):
+        # First, so that whoever claims its chunks next knows.
+        bury(folder, worker, end)
         for name in file_names(folder):
             if _CHUNK.fullmatch(name):
                 _release(folder / name, worker)
@@ -178,6 +185,7 @@ class Claims:
         self._closed = False
         self._file = self._folder / f"worker-{self.worker}.json"
         self._prepared = self._folder / f".claim-{self.worker}.tmp"
+        self.flight = Flight(self._folder, self.worker)
         self._appear()
         self._beaten = self._beat_file()
 
@@ -255,8 +263,11 @@ class Claims:
         with self._lock, disk_errors("clear", self._folder):
             for name in file_names(self._folder):
                 if found := _WORKER.fullmatch(name):
-                    if found[1] != self.worker and self._is_dead(found[1], self._folder / name):
-                        release_dead(self._run_path, found[1])
+                    file = self._folder / name
+                    if found[1] != self.worker and self._is_dead(found[1], file):
+                        # A machine that went silent is no request's fault.
+                        end: End | None = "killed" if has_ended(_info(file)) else None
+                        release_dead(self._run_path, found[1], end)
                 elif _CHUNK.fullmatch(name):
                     owner = _owner(self._folder / name)
                     if owner is None:
@@ -272,6 +283,7 @@ class Claims:
             for chunk in self._held:
                 _release(self._chunk(chunk), self.worker)
             self._held.clear()
+            self.flight.close()
             self._file.unlink(missing_ok=True)
             shutil.rmtree(self._prepared, ignore_errors=True)
             # The last one out takes the folder with it.

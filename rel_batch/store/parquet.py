@@ -178,8 +178,14 @@ def read_batches(
 
 def read_num_rows(path: Path, kind: FileKind[Any]) -> int:
     """How many rows a file has; only its footer is read. Raises StoreError."""
-    with _open(path, kind) as file:
-        return file.metadata.num_rows
+    with _damage_named(path):
+        metadata = pq.read_metadata(path)  # half the time that it takes to open it for reading
+    found: bytes = (metadata.metadata or {}).get(METADATA_KEY, b"")
+    if found != kind.label.encode():
+        with _open(path, kind):  # says what is wrong
+            pass
+    _check_num_rows(path, metadata)
+    return metadata.num_rows
 
 
 def read_notes(path: Path, kind: FileKind[Any]) -> dict[str, str]:
@@ -209,11 +215,14 @@ def _open(path: Path, kind: FileKind[Any]) -> Generator[Any]:
                 "what it held is then done again.",
             )
         # Which key-values a file has is not in the Arrow schema, so they are read from the footer.
-        written = file.metadata.metadata.get(_ROWS)
-        with _damage_named(path):
-            if written != str(file.metadata.num_rows).encode():
-                raise pa.ArrowInvalid(f"its footer counts {file.metadata.num_rows} rows")
+        _check_num_rows(path, file.metadata)
         yield file
+
+
+def _check_num_rows(path: Path, metadata: Any) -> None:
+    with _damage_named(path):
+        if metadata.metadata.get(_ROWS) != str(metadata.num_rows).encode():
+            raise pa.ArrowInvalid(f"its footer counts {metadata.num_rows} rows")
 
 
 @contextlib.contextmanager

@@ -43,6 +43,7 @@ from rel_batch.store.manifest import (
     take_intent,
 )
 from rel_batch.store.parquet import (
+    read_batches,
     read_columns,
     read_notes,
     read_num_rows,
@@ -166,6 +167,11 @@ class RunFolder:
         """Some columns of the planned requests, batch by batch."""
         for file in self._request_files:
             yield from read_columns(file, REQUESTS, columns)
+
+    def iter_request_batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """The same as Arrow record batches."""
+        for file in self._request_files:
+            yield from read_batches(file, REQUESTS, columns)
 
     def count_planned(self) -> Counter[tuple[str, str, str]]:
         """How many requests were planned for each (task, subset, arm)."""

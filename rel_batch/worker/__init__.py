@@ -6,11 +6,19 @@
 A worker holds no state that matters: whatever is not published when it dies is run again, by it or
 by another. `worker.py` is the loop and the engine's life, `supply.py` what the engine is given,
 `publisher.py` what goes to disk and when, `stopping.py` how a signal ends it, `deaths.py` which
-requests an engine died of, `failures.py` when a run has gone wrong.
+requests an engine or a worker died of, `failures.py` when a run has gone wrong.
 """
 
-from rel_batch.worker.failures import FailureLimit
+from rel_batch.worker.failures import FAILURES, FailureLimit
 from rel_batch.worker.stopping import Stop, StopRequested
 from rel_batch.worker.worker import Outfit, Worker, WorkerSettings
 
-__all__ = ["FailureLimit", "Outfit", "Stop", "StopRequested", "Worker", "WorkerSettings"]
+__all__ = [
+    "FAILURES",
+    "FailureLimit",
+    "Outfit",
+    "Stop",
+    "StopRequested",
+    "Worker",
+    "WorkerSettings",
+]

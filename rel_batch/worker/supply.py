@@ -10,7 +10,8 @@ chunks run out, so that nobody holds work at the end that another could have beg
 gets nothing waits, because others may die, and ends when every request has a row.
 
 Requests that were in an engine when it died are handed out again a few at a time; those that were
-there at two deaths alone; and one that an engine died of alone becomes an `engine_error`.
+there at two deaths, of an engine or of a worker, alone; and one that an engine died of alone, or
+that took its worker with it, becomes an `engine_error` (deaths.py).
 
 Surprising: nothing is asked of anybody. Who works on what is seen in the file system alone, and may
 have changed since; the worst that comes of it is a request that is run twice.
@@ -21,14 +22,14 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rel_batch.engine import failed_completion
 from rel_batch.records import Completion, PlannedRequest, Request
 from rel_batch.store import RunFolder
-from rel_batch.store.chunks import ChunkIndex, count_finished, count_finished_of
+from rel_batch.store.chunks import ChunkSize, count_finished_of
 from rel_batch.store.claims import Claims
 from rel_batch.store.parts import Parts
 from rel_batch.worker.deaths import Deaths
@@ -87,7 +88,7 @@ class Supply(Iterator[Request | None]):
     def __init__(
         self,
         run: RunFolder,
-        index: ChunkIndex,
+        todo: Mapping[int, ChunkSize],
         claims: Claims,
         deaths: Deaths,
         stop: Stop,
@@ -98,12 +99,9 @@ class Supply(Iterator[Request | None]):
         on_idle: Callable[[], None],
         publisher: Publisher,
     ) -> None:
-        """`on_row` is given rows that need no engine; `on_idle` is called often.
-
-        Raises StoreError.
-        """
+        """`todo` are the chunks that had something missing when counted; `on_row` is given
+        rows that need no engine; `on_idle` is called often."""
         self._run = run
-        self._index = index
         self._claims = claims
         self._deaths = deaths
         self._stop = stop
@@ -112,8 +110,7 @@ class Supply(Iterator[Request | None]):
         self._on_row = on_row
         self._on_idle = on_idle
         self._publisher = publisher
-        finished = count_finished(run)
-        self._todo = {c: s for c, s in index.sizes.items() if finished[c] < s.num_requests}
+        self._todo = dict(todo)
         self._open: dict[int, _Open] = {}
         self._in_flight: dict[str, Request] = {}
         self._suspects: deque[Request] = deque()
@@ -134,7 +131,9 @@ class Supply(Iterator[Request | None]):
             self._on_idle()
         request = self._next.popleft() if self._next else self._find()
         if request is not None:
-            self._in_flight[request.planned.key] = request
+            key = request.planned.key
+            self._in_flight[key] = request
+            self._claims.flight.enter(key, alone=key == self._alone)
         elif not self._in_flight:
             if not self._todo:
                 raise StopIteration
@@ -148,6 +147,7 @@ class Supply(Iterator[Request | None]):
             request = next(self, _OVER)
             if isinstance(request, Request):
                 del self._in_flight[request.planned.key]
+                self._claims.flight.leave(request.planned.key)
                 self._next.appendleft(request)
                 return False
             if request is _OVER:
@@ -157,6 +157,7 @@ class Supply(Iterator[Request | None]):
         """Whether a row counts: a row of a chunk that was lost meanwhile does not."""
         key, chunk = completion.request_key, completion.chunk
         self._in_flight.pop(key, None)
+        self._claims.flight.leave(key)
         if key == self._alone:
             self._alone = None
         held = self._open.get(chunk)
@@ -180,6 +181,7 @@ class Supply(Iterator[Request | None]):
         requests = list(self._in_flight.values())
         alone = self._alone is not None
         self._in_flight.clear()
+        self._claims.flight.clear()
         self._alone = None
         if not requests:
             return
@@ -208,6 +210,9 @@ class Supply(Iterator[Request | None]):
             request = self._suspects.popleft()
             if not self._keep(request.planned.chunk):
                 return None
+            # What has finished must not be lost if this one takes the worker with it.
+            with self._stop.shielded():
+                self._publisher.flush()
             self._alone = request.planned.key
             return request
         while True:
@@ -241,7 +246,6 @@ class Supply(Iterator[Request | None]):
             problem = request.compiled.problem
             self._make_row(failed_completion(request, "constraint_rejected", problem))
         elif (reason := self._deaths.killed_by(planned.key)) is not None:
-            reason = f"the engine died three times with this request, at last alone: {reason}"
             self._make_row(failed_completion(request, "engine_error", reason))
         elif self._deaths.is_suspect(planned.key):
             self._suspects.append(request)
@@ -330,7 +334,7 @@ class Supply(Iterator[Request | None]):
             return False
         self._known_parts[chunk] = parts
         num_finished = count_finished_of(chunk, parts)
-        return num_finished >= self._index.sizes[chunk].num_requests
+        return num_finished >= self._todo[chunk].num_requests
 
     def _keep(self, chunk: int) -> bool:
         """Whether this worker still has the chunk; if not, all of it is forgotten."""

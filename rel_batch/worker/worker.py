@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from rel_batch.engine import Engine, EngineDiedError
 from rel_batch.errors import EngineError, StoreError
 from rel_batch.records import Completion, PlannedRequest, Request
 from rel_batch.store import RunFolder
-from rel_batch.store.chunks import ChunkIndex
+from rel_batch.store.chunks import ChunkSize
 from rel_batch.store.claims import Claims
 from rel_batch.worker.deaths import Deaths
 from rel_batch.worker.failures import FailureLimit
@@ -70,7 +70,7 @@ class Worker:
     def __init__(
         self,
         run: RunFolder,
-        index: ChunkIndex,
+        todo: Mapping[int, ChunkSize],
         claims: Claims,
         outfit: Outfit,
         settings: WorkerSettings,
@@ -81,6 +81,7 @@ class Worker:
         on_part: Callable[[Path], None] = lambda _: None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """`todo` are the chunks that had something missing when they were counted."""
         self._claims = claims
         self._outfit = outfit
         self._settings = settings
@@ -93,7 +94,7 @@ class Worker:
         self._publisher = Publisher(run, settings.store, worker=claims.worker, on_part=on_part)
         self._supply = Supply(
             run,
-            index,
+            todo,
             claims,
             Deaths(run.path),
             stop,

@@ -17,7 +17,7 @@ from rel_batch.config import StoreConfig
 from rel_batch.engine import EngineDiedError
 from rel_batch.engine.fake import FakeEngine, FakeReply
 from rel_batch.errors import ConfigError, EngineError, StoreError
-from rel_batch.launch.joining import count_missing, join_run
+from rel_batch.launch.joining import join_run
 from rel_batch.records import Completion, Request
 from rel_batch.store import RunFolder
 from rel_batch.store.claims import CLAIMS, Claims
@@ -37,7 +37,7 @@ def test_a_worker_gives_every_request_one_row_and_leaves_no_claim(tmp_path: Path
     assert keys(rows) == planned(setup)
     assert {row.reply for row in rows} == {f"reply to {row.request_key}" for row in rows}
     assert not (setup.run.path / CLAIMS).exists()
-    assert count_missing(setup) == 0
+    assert setup.counted_again().num_missing == 0
 
 
 def test_two_workers_share_a_run_and_repeat_nothing(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_requests_that_only_stood_beside_it_get_their_rows(tmp_path: Path) -> No
     failed = [row for row in setup.run.iter_completions() if row.status != "ok"]
     assert [row.request_key for row in failed] == [poison]
     assert "illegal memory access" in str(failed[0].error)
-    assert count_missing(setup) == 0
+    assert setup.counted_again().num_missing == 0
 
 
 def test_engines_that_die_of_everything_end_the_worker_with_its_rows_and_claims_put_away(
@@ -281,7 +281,7 @@ def test_max_failures_stops_a_run_that_goes_wrong_and_keeps_its_rows(
             assert list(setup.run.iter_completions())
         else:
             worker.work()
-            assert count_missing(setup) == 0
+            assert setup.counted_again().num_missing == 0
 
 
 @pytest.mark.parametrize("text", ["", "-1", "5 %", "101%", "many", "1e3"])

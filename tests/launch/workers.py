@@ -82,7 +82,7 @@ def worker_of(
     store = setup.config.store
     return Worker(
         setup.run,
-        setup.index,
+        setup.missing,
         claims or Claims(setup.run.path, timeout_s=store.claim_timeout_s),
         Outfit(
             Materialiser(
