@@ -9,8 +9,10 @@ Surprising: scratch memory is kept for each thread, since the engine may fill ma
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import threading
+import warnings
 from array import array
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -312,9 +314,40 @@ def _numbers(state: bytes) -> list[int]:
     return array("q", state).tolist()
 
 
+def sources_digest() -> int:
+    """A number that changes with the source that the compiled automaton is made of."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        source = file.read_bytes()
+        if b"@native" in source or file.name == "elements.py":
+            digest.update(source)
+    return int.from_bytes(digest.digest()[:7], "little")
+
+
 def load_automaton() -> PythonAutomaton | NativeAutomaton:
-    """The compiled automaton, or the Python one where it was not built or is switched off."""
+    """The compiled automaton, or the Python one where it was not built or is switched off.
+
+    One that was built from other sources is left alone, with a warning: its masks may differ.
+    """
     if os.environ.get("REL_BATCH_PURE_PYTHON") != "1":
         for file in sorted(Path(__file__).parent.glob(_LIBRARY)):
-            return NativeAutomaton(ctypes.CDLL(str(file)))
+            library = ctypes.CDLL(str(file))
+            if _was_built_from_here(library):
+                return NativeAutomaton(library)
+            warnings.warn(
+                f"{file} was built from other sources and is not used, which makes masks of "
+                "molecules some hundred times slower: install the package again, or in a checkout "
+                "run `python setup.py build_ext --inplace --force`",
+                RuntimeWarning,
+                stacklevel=2,
+            )
     return PythonAutomaton()
+
+
+def _was_built_from_here(library: ctypes.CDLL) -> bool:
+    try:
+        sources = library.smiles_sources
+    except AttributeError:
+        return False
+    sources.restype = ctypes.c_int64
+    return sources() == sources_digest()

@@ -37,6 +37,7 @@ from rel_batch.constraints.molecules import (
     valences,
     walks,
 )
+from rel_batch.constraints.molecules.native import sources_digest
 
 MODULES = (
     *(states, valences, tree, bonds, automaton, pairing, options, memory, completion, packing),
@@ -96,6 +97,7 @@ def render_c() -> str:
     lines += [f"#define {name} smiles_{name}" for name in EXPORTS]
     lines += [f"#define {name} ({v})" for name, v in values.items() if isinstance(v, int)]
     lines += [_COPY_STATE]
+    lines += [f"int64_t smiles_sources(void) {{ return {sources_digest()}; }}"]
     lines += [_render_table(name, v) for name, v in values.items() if name in TABLES]
     lines += [f"{_signature(function)};" for function in functions]
     lines += [render_function(function) for function in functions]

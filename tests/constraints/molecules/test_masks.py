@@ -171,6 +171,17 @@ def test_the_translation_to_c_compiles_without_a_warning(tmp_path: Path) -> None
     assert result.returncode == 0, result.stderr[:2000]
 
 
+def test_a_library_that_was_built_from_other_sources_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not isinstance(native.load_automaton(), native.NativeAutomaton):
+        pytest.skip("the compiled automaton was not built")
+    monkeypatch.setattr(native, "sources_digest", lambda: 1)
+    with pytest.warns(RuntimeWarning, match="built from other sources"):
+        automaton = native.load_automaton()
+    assert isinstance(automaton, native.PythonAutomaton)
+
+
 def test_without_the_compiled_automaton_the_plain_one_reads() -> None:
     code = (
         "from rel_batch.constraints.molecules import Molecule, native;"
