@@ -121,6 +121,15 @@ def score_run(
     return total
 
 
+def get_ready(run_path: Path) -> None:
+    """Load in this process what it takes to score the run's parts; may be left out."""
+    from rel_batch.chem import molecules
+
+    del molecules  # RDKit is loaded now
+    run = RunFolder.open(run_path)
+    _instances(run_path, run.instances_stamp())
+
+
 def score_part(
     run_path: Path,
     part: Path,

@@ -1,9 +1,14 @@
-"""Scores published parts in another process, so that no engine's loop waits for RDKit."""
+"""Scores published parts in other processes, so that no engine's loop waits for RDKit.
+
+Each process holds the run's instances, some 0.3 GB for the whole of REL; how many there are is
+bounded. Four of them score over a thousand replies a second of the slowest task.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -11,12 +16,16 @@ from pathlib import Path
 
 from rel_batch.config import ScoringConfig
 from rel_batch.engine.process import become_parent, die_with_parent
-from rel_batch.scoring import PartTally, score_part
+from rel_batch.scoring import PartTally, get_ready, score_part
 from rel_batch.store import RunFolder
+
+_MOST_PROCESSES = 4
+# The rest is for the engine, whose masks and batches are made on the CPU, too.
+_CORES_FOR_EACH = 4
 
 
 class ScoreInBackground:
-    """Scores parts one after another and reports each when it is done."""
+    """Scores parts as they come and reports each when it is done."""
 
     def __init__(
         self, run: RunFolder, settings: ScoringConfig, on_tally: Callable[[PartTally], None]
@@ -26,11 +35,14 @@ class ScoreInBackground:
         self._extras = {"overlap": settings.overlap, "audited": settings.audited}
         become_parent()
         self._pool = ProcessPoolExecutor(
-            max_workers=1,
+            max_workers=num_processes(),
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_scoring_process,
         )
         self._tallies: list[Future[PartTally]] = []
+        # Now, while the engine starts: RDKit and the instances are read before there is a part.
+        for _ in range(num_processes()):
+            self._pool.submit(get_ready, run.path)
 
     def __call__(self, part: Path) -> None:
         self._tallies.append(self._pool.submit(score_part, self._run.path, part, **self._extras))
@@ -38,14 +50,21 @@ class ScoreInBackground:
 
     def report(self) -> None:
         """Pass on what has been scored since the last call."""
-        while self._tallies and self._tallies[0].done():
-            self._on_tally(self._tallies.pop(0).result())
+        done = [tally for tally in self._tallies if tally.done()]
+        self._tallies = [tally for tally in self._tallies if tally not in done]
+        for tally in done:
+            self._on_tally(tally.result())
 
     def close(self, *, finish: bool) -> None:
-        """End the process; with `finish`, after all that was asked is scored."""
+        """End the processes; with `finish`, after all that was asked is scored."""
         self._pool.shutdown(wait=True, cancel_futures=not finish)
         if finish:
             self.report()
+
+
+def num_processes() -> int:
+    """How many processes score, by the cores that this one may use."""
+    return max(1, min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) // _CORES_FOR_EACH))
 
 
 @contextlib.contextmanager

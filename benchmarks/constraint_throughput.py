@@ -1,0 +1,133 @@
+"""What a constraint costs the whole engine: tokens a second beside the same requests without one.
+
+    python benchmarks/constraint_throughput.py CHECKPOINT [--backends default guidance xgrammar]
+        [--instances 24] [--max-tokens 128] [--repeats 5]
+
+Replies are those of REL-C3, the longest there are, greedy and bounded alike. The kinds are run in
+turn by one engine for each backend, on prompts that are in its cache, so that decoding is what is
+measured. `molecule` is also compared with `syntax`.
+"""
+
+# vLLM is only partly typed, and its engine is reached through ours.
+# pyright: basic
+
+from __future__ import annotations
+
+import argparse
+import functools
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from full_set import records_of
+from repeated import publish, ratio, repeated
+from whole_path import records_file
+
+from rel_batch.config import Backend, validate_config
+from rel_batch.engine.vllm import VllmEngine
+from rel_batch.launch.prepare import prepare
+from rel_batch.plan import Materialiser
+
+KINDS = ("none", "format", "regex", "json", "syntax", "molecule", "formula")
+
+
+def measure(asked: argparse.Namespace, backend: Backend, folder: Path) -> dict[str, Any]:
+    """The ratios of one backend, in one engine."""
+    config = validate_config(
+        {
+            "run": "constraints",
+            "output_dir": str(folder),
+            "model": {"path": asked.checkpoint},
+            "instances": {
+                "source": asked.source
+                or records_file(folder, list(records_of("REL-C3", asked.instances))),
+                "limit": asked.instances,
+                "tasks": ["REL-C3"],
+            },
+            "engine": {
+                "backend": backend,
+                "cpu_kv_cache_gib": 2,
+                "engine_args": {"max_num_seqs": asked.max_num_seqs},
+            },
+            "arms": [
+                {
+                    "name": kind,
+                    "constraint": kind,
+                    "max_tokens": asked.max_tokens,
+                    # The JSON arm's prompt is longer by a line.
+                    "json_instruction": False,
+                }
+                for kind in asked.kinds
+            ],
+        },
+        "constraints",
+    )
+    prepared = prepare(config)
+    assert prepared.checkpoint is not None
+    materialise = Materialiser(
+        prepared.instances, config.arms, prepared.renderer, prepared.compile_constraint
+    )
+    requests = {
+        kind: [materialise(r) for r in prepared.plan.requests if r.arm == kind]
+        for kind in asked.kinds
+    }
+    with VllmEngine(
+        prepared.checkpoint,
+        config.model,
+        config.engine,
+        max_model_len=prepared.max_model_len,
+        seeded=False,
+        seed=0,
+        log_file=folder / "engine.log",
+    ) as engine:
+        lengths: dict[str, float] = {}
+
+        def rate(kind: str) -> float:
+            started = time.perf_counter()
+            done = list(engine.generate(requests[kind]))
+            seconds = time.perf_counter() - started
+            wrong = [c for c in done if c.status not in ("ok", "truncated")]
+            assert not wrong, (kind, wrong[0].status, wrong[0].error)
+            tokens = sum(c.num_output_tokens for c in done)
+            lengths[kind] = round(tokens / len(done), 1)
+            return tokens / seconds
+
+        for kind in asked.kinds:  # the first of a kind compiles, and fills the cache
+            rate(kind)
+        sides = {kind: functools.partial(rate, kind) for kind in asked.kinds}
+        measured = repeated(sides, repeats=asked.repeats)
+    figures: dict[str, Any] = {
+        f"{backend}_{kind}": ratio(measured, kind, "none") for kind in asked.kinds if kind != "none"
+    }
+    if {"molecule", "syntax"} <= set(asked.kinds):
+        figures[f"{backend}_molecule_over_syntax"] = ratio(measured, "molecule", "syntax")
+    figures[f"{backend}_tokens_per_reply"] = lengths
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkpoint")
+    parser.add_argument("--source", help="records of REL-C3; the bundled ones if left out")
+    parser.add_argument("--backends", nargs="+", default=["default", "guidance", "xgrammar"])
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS))
+    parser.add_argument("--instances", type=int, default=24)
+    parser.add_argument("--max-tokens", type=int, default=128)
+    parser.add_argument("--max-num-seqs", type=int, default=16)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--name", default="constraint_throughput")
+    asked = parser.parse_args()
+    figures: dict[str, Any] = {
+        "checkpoint": Path(asked.checkpoint).name,
+        "requests_of_each_kind": asked.instances,
+        "max_num_seqs": asked.max_num_seqs,
+    }
+    for backend in asked.backends:
+        with tempfile.TemporaryDirectory() as folder:
+            figures |= measure(asked, backend, Path(folder))
+    publish(asked.name, figures)
+
+
+if __name__ == "__main__":
+    main()
