@@ -200,9 +200,11 @@ class Claims:
         chunks: set[int] = set()
         num_workers = 0
         for name in file_names(self._folder):
-            if found := _CHUNK.fullmatch(name):
-                chunks.add(int(found[1]))
-            elif _WORKER.fullmatch(name):
+            # Looked at before it is matched: a thousand workers have thousands of names here.
+            if name.startswith("chunk-"):
+                if found := _CHUNK.fullmatch(name):
+                    chunks.add(int(found[1]))
+            elif name.startswith("worker-") and _WORKER.fullmatch(name):
                 num_workers += 1
         return frozenset(chunks), max(num_workers, 1)
 

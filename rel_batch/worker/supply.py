@@ -41,10 +41,8 @@ _CAUTIOUS = 16
 # Looking again when nothing was free: after so many seconds, then after more and more.
 _FIRST_LOOK_S = 0.05
 _LAST_LOOK_S = 5.0
-# Looking again when this worker had enough: for each worker of the run, so that however many there
-# are they ask the file system no more than a hundred times a second; but not seldom.
-_ENOUGH_S = 0.01
-_LEAST_ENOUGH_S = 0.25
+# Looking again when this worker had enough, if not before: others may have left or died.
+_ENOUGH_S = 30.0
 # How long a list of the published parts is believed, and of how many held chunks it is asked at a
 # look whether their workers have died.
 _BELIEVED_S = 5.0
@@ -122,6 +120,9 @@ class Supply(Iterator[Request | None]):
         self._known_parts: dict[int, tuple[Path, ...]] = {}
         self._look_after_s = 0.0
         self._looked = 0.0
+        # What was free at the last look, when that was less than enough to claim more; and for how
+        # many workers.
+        self._enough: tuple[float, int] | None = None
 
     # For the engine.
 
@@ -138,7 +139,8 @@ class Supply(Iterator[Request | None]):
             if not self._todo:
                 raise StopIteration
             # Nobody has anything to do meanwhile.
-            self._stop.sleep(max(0.0, self._looked + self._look_after_s - time.monotonic()))
+            pause_s = self._looked + self._look_after_s - time.monotonic()
+            self._stop.sleep(min(max(0.0, pause_s), _LAST_LOOK_S))
         return request
 
     def is_over(self) -> bool:
@@ -263,14 +265,20 @@ class Supply(Iterator[Request | None]):
         """Whether another chunk was claimed and has something to do."""
         now = time.monotonic()
         if now < self._looked + self._look_after_s:
-            return False
+            # What is free becomes less and less, so there is no need to look before what this
+            # worker holds has become less than its share of what was free.
+            held_cost = sum(held.held_cost for held in self._open.values())
+            if self._enough is None or not wants_more(held_cost, *self._enough):
+                return False
+        if self._enough is not None:
+            self._enough, self._look_after_s = None, 0.0
         present, num_workers = self._claims.present()
         free = [chunk for chunk in self._todo if chunk not in present]
         held_cost = sum(held.held_cost for held in self._open.values())
         free_cost = sum(self._todo[chunk].cost for chunk in free)
         if free and not wants_more(held_cost, free_cost, num_workers):
-            pause_s = min(max(_LEAST_ENOUGH_S, _ENOUGH_S * num_workers), _LAST_LOOK_S)
-            self._looked, self._look_after_s = now, pause_s
+            self._looked, self._look_after_s = now, _ENOUGH_S
+            self._enough = free_cost, num_workers
             return False
         others = [chunk for chunk in present if chunk in self._todo and chunk not in self._open]
         if self._claim_one(free) or (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -409,6 +410,67 @@ def _write_other_schema(part: Path) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"request_key": ["x"]}), part)
+
+
+@pytest.mark.parametrize("what", ["completions", CLAIMS])
+def test_a_folder_that_may_not_be_written_is_named_and_nothing_is_lost(
+    open_path: Path, what: str
+) -> None:
+    setup = created(config_of(open_path))
+    for name in ("completions", CLAIMS):
+        (setup.run.path / name).mkdir(exist_ok=True)
+        (setup.run.path / name).chmod(0o555 if name == what else 0o777)
+    before = sorted(setup.run.path.rglob("*"))
+
+    def work() -> None:
+        with Claims(setup.run.path, timeout_s=9) as claims:
+            worker_of(setup, claims=claims).work()
+
+    error = _as_nobody(work)
+    assert error.startswith("StoreError: cannot ")
+    assert str(setup.run.path / what) in error
+    assert "permission is denied" in error
+    assert sorted(setup.run.path.rglob("*")) == before
+    (setup.run.path / what).chmod(0o755)
+    work()
+    assert keys(list(setup.run.iter_completions())) == planned(setup)
+
+
+def test_a_run_is_not_created_where_nothing_may_be_written(open_path: Path) -> None:
+    open_path.chmod(0o555)
+    error = _as_nobody(lambda: created(config_of(open_path)))
+    assert error.startswith(f"StoreError: cannot create the folder {open_path / 'run'}: permission")
+    assert not list(open_path.iterdir())
+
+
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A folder that every user may enter; that of pytest only its owner may."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def _as_nobody(act: Callable[[], None]) -> str:
+    """What an action raises, done by a user whom permissions bind: root may write everywhere."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = "nothing was wrong"
+        try:
+            if os.getuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+            act()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(write, said.encode())
+        os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read, "rb") as pipe:
+        return pipe.read().decode()
 
 
 def test_a_run_folder_that_is_removed_is_an_error_and_does_not_come_back(tmp_path: Path) -> None:
