@@ -12,22 +12,26 @@ is looked for by elements, bonds and such charges as it has.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from itertools import combinations, islice, product
 from typing import NamedTuple
 
-from rel_batch.chem.molecules import parse_molecule
+from rel_batch.chem.substructure_atoms import (
+    BRACKET,
+    aromatic_rings,
+    bracket,
+    num_hydrogens,
+    ring_systems,
+    variants,
+)
 from rel_batch.chem.substructure_plans import DIGITS, Plan, Ring, Writer
 from rel_batch.chem.substructures import is_in
-from rel_batch.constraints.molecules.graphs import Bond, read_graph
+from rel_batch.constraints.molecules.graphs import AROMATIC, Bond, read_graph
 
 # Phases of the current atom: ring numbers may follow; branches and atoms only; a branch opened.
 NUMBERS, BRANCHED, OPENED = 0, 1, 2
-_BRACKET = re.compile(r"\[([A-Za-z][a-z]?)(?:H([0-9]?))?([+-][0-9]?)?\]")
-_ORGANIC = ("B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I", "b", "c", "n", "o", "p", "s")
-_MAX_HYDROGENS = 4
+# Atoms that have hydrogen in the place of a bond that is cut, with no other change.
+_PLAIN = frozenset(("B", "C", "N", "O", "c"))
 _MAX_FILLINGS = 16
 # Endings and parts that one molecule remembers.
 MAX_REMEMBERED = 50_000
@@ -60,9 +64,19 @@ class Walks:
         self._molecule = molecule
         self._min_atoms = min_atoms
         self._graph = read_graph(molecule)
-        self._tokens = tuple(_variants(token) for token in self._graph.tokens)
-        self._rings = _aromatic_rings(molecule)
-        self._systems = _systems(self._rings)
+        self._tokens = tuple(variants(token) for token in self._graph.tokens)
+        self._rings = aromatic_rings(molecule)
+        self._systems = ring_systems(self._rings)
+        self._beside = [
+            _union(1 << self._graph.bonds[number].other(atom) for number in beside)
+            for atom, beside in enumerate(self._graph.bonds_of)
+        ]
+        aromatic = (
+            _union(1 << number for number in beside if self._graph.bonds[number].order == AROMATIC)
+            for beside in self._graph.bonds_of
+        )
+        self._aromatic = [(atom, bonds) for atom, bonds in enumerate(aromatic) if bonds]
+        self._steps: dict[Trace, dict[str, list[Reading]]] = {}
         self._parts: dict[_Part, bool] = {}
         self._endings: dict[Trace, str | None] = {}
         self.start = Trace(0, 0, -1, NUMBERS, "", (), (), ())
@@ -70,10 +84,18 @@ class Walks:
         self.chars = frozenset(written) | frozenset("()-=#" + DIGITS)
 
     def steps(self, reading: Reading, char: str) -> list[Reading]:
-        """What a reading becomes with one more character."""
+        """What a reading becomes with one more character, without what cannot be finished."""
         trace, rest = reading
         if rest:
             return [(trace, rest[1:])] if rest[0] == char else []
+        known = self._steps.setdefault(trace, {})
+        if char not in known:
+            if len(self._steps) >= MAX_REMEMBERED:
+                self._steps.clear()
+            known[char] = [one for one in self._read(trace, char) if self._may_end(one[0])]
+        return known[char]
+
+    def _read(self, trace: Trace, char: str) -> list[Reading]:
         if char in DIGITS:
             return [(after, "") for after in self._with_number(trace, char)]
         leaves = trace.current >= 0 and not trace.sign and trace.phase != OPENED
@@ -95,6 +117,48 @@ class Walks:
                     found = self._with_atom(trace)
                     return [(after, token[1:]) for token, after in found if token[0] == char]
         return []
+
+    def _may_end(self, trace: Trace) -> bool:
+        """Whether no atom, and no ring, says that the walk cannot be finished."""
+        open_atoms = 0 if trace.current < 0 else 1 << trace.current
+        for atom in trace.stack:
+            open_atoms |= 1 << atom
+        closed = trace.visited & ~open_atoms
+        for atom, bonds in self._aromatic:
+            # An aromatic atom has two aromatic bonds, or is in no aromatic ring.
+            if closed >> atom & 1 and (trace.used & bonds).bit_count() < 2:
+                return False
+        return self._may_close(trace)
+
+    def _may_close(self, trace: Trace) -> bool:
+        """Whether the atoms at which open rings close can still be reached."""
+        wanted = 0
+        for ring in trace.rings:
+            if ring.to != trace.current:
+                wanted |= 1 << ring.to
+        if not wanted:
+            return True
+        if wanted & trace.visited:
+            return False
+        left, pending = ~trace.visited, 0
+        for atom in (trace.current, *trace.stack):
+            pending |= self._beside[atom]
+        for ring in trace.rings:  # not over the bond that is the ring's, but in another way
+            opener = self._graph.bonds[ring.bond].other(ring.to)
+            if not any(
+                self._beside[atom] >> ring.to & 1
+                for atom in (trace.current, *trace.stack)
+                if atom != opener
+            ):
+                pending &= ~(1 << ring.to)
+        pending &= left
+        while pending:
+            left &= ~pending
+            if not wanted & left:
+                return True
+            atom = pending.bit_length() - 1
+            pending = (pending ^ 1 << atom) | self._beside[atom] & left
+        return False
 
     def is_whole(self, trace: Trace) -> bool:
         """Whether what was read is a substructure, large enough."""
@@ -183,6 +247,8 @@ class Walks:
         """Sets of atoms that a substructure around the walk may have, the smallest first."""
         for wanted, barred in self._fillings(trace):
             order = self._by_nearness(trace, barred)
+            if any(ring.to != trace.current and ring.to not in order for ring in trace.rings):
+                continue  # an atom that is left is needed to close a ring
             for rings in (self._rings, self._systems):
                 atoms = trace.visited | wanted
                 for ring in trace.rings:
@@ -202,10 +268,10 @@ class Walks:
         """
         choices: list[list[tuple[int, int]]] = []
         for atom, token in trace.others:
-            written, own = (_BRACKET.fullmatch(t) for t in (token, self._graph.tokens[atom]))
+            written, own = (BRACKET.fullmatch(t) for t in (token, self._graph.tokens[atom]))
             if written is None or token[1].islower():
                 continue
-            hydrogens = _hydrogens(written) - (0 if own is None else _hydrogens(own))
+            hydrogens = num_hydrogens(written) - (0 if own is None else num_hydrogens(own))
             bonds = [(n, self._graph.bonds[n]) for n in self._graph.bonds_of[atom]]
             free = [
                 (1 << bond.other(atom), bond.order)
@@ -288,10 +354,10 @@ class Walks:
             return own
         if own == "n":
             return "[nH]"
-        match = _BRACKET.fullmatch(own)
+        match = BRACKET.fullmatch(own)
         if match is None:
             return own
-        return _bracket(match[1], cut + _hydrogens(match), match[3])
+        return bracket(match[1], cut + num_hydrogens(match), match[3])
 
     def _is_part(self, visited: int, used: int, others: _Others) -> bool:
         """Whether these atoms and bonds are a substructure, as RDKit finds it."""
@@ -300,8 +366,27 @@ class Walks:
             if len(self._parts) >= MAX_REMEMBERED:
                 self._parts.clear()
             large = visited.bit_count() >= self._min_atoms
-            self._parts[key] = large and is_in(self._smiles(*key), self._molecule) is True
+            self._parts[key] = large and (
+                self._is_plain_part(*key) or is_in(self._smiles(*key), self._molecule) is True
+            )
         return self._parts.get(key, False)
+
+    def _is_plain_part(self, visited: int, used: int, others: _Others) -> bool:
+        """Whether only single bonds outside rings are cut, and hydrogen takes their place.
+
+        RDKit reads such a part as it reads the molecule, so it need not be asked.
+        """
+        if others:
+            return False
+        for number, bond in enumerate(self._graph.bonds):
+            if used >> number & 1:
+                continue
+            inside = [atom for atom in bond.ends if visited >> atom & 1]
+            if inside and (bond.order != 1 or self._graph.in_ring[number]):
+                return False
+            if any(self._graph.tokens[atom] not in _PLAIN for atom in inside):
+                return False
+        return True
 
     def _smiles(self, visited: int, used: int, others: _Others) -> str:
         every = (1 << len(self._graph.bonds)) - 1
@@ -315,58 +400,8 @@ class Walks:
         return "".join(writer.text)
 
 
-def _variants(atom: str) -> tuple[str, ...]:
-    """The ways to write an atom whose bonds may be cut, the molecule's own first."""
-    if atom in ("n", "[nH]"):
-        return ("n", "[nH]") if atom == "n" else ("[nH]", "n")
-    # Where bonds are cut, sulfur and phosphorus may need hydrogens beyond their lowest valence.
-    match = _BRACKET.fullmatch(f"[{atom}]" if atom in ("S", "P") else atom)
-    if match is None:
-        return (atom,)
-    symbol, _, charge = match.groups()
-    ways = [_bracket(symbol, number, charge) for number in range(_MAX_HYDROGENS + 1)]
-    if symbol in _ORGANIC:
-        ways.append(symbol)
-    return tuple(dict.fromkeys((atom, *ways)))
-
-
-def _hydrogens(bracket: re.Match[str]) -> int:
-    return 0 if bracket[2] is None else int(bracket[2] or 1)
-
-
 def _union(sets: Iterable[int]) -> int:
     atoms = 0
     for one in sets:
         atoms |= one
     return atoms
-
-
-def _bracket(symbol: str, hydrogens: int, charge: str | None) -> str:
-    number = "" if hydrogens < 2 else str(hydrogens)
-    return f"[{symbol}{'H' if hydrogens else ''}{number}{charge or ''}]"
-
-
-@lru_cache(maxsize=256)
-def _aromatic_rings(smiles: str) -> tuple[int, ...]:
-    """The atoms of each aromatic ring, as bits."""
-    molecule = parse_molecule(smiles)
-    if molecule is None:
-        return ()
-    rings = zip(molecule.GetRingInfo().AtomRings(), molecule.GetRingInfo().BondRings(), strict=True)
-    return tuple(
-        sum(1 << atom for atom in atoms)
-        for atoms, bonds in rings
-        if all(molecule.GetBondWithIdx(bond).GetIsAromatic() for bond in bonds)
-    )
-
-
-def _systems(rings: tuple[int, ...]) -> tuple[int, ...]:
-    """Rings that share an atom, taken together."""
-    systems: list[int] = []
-    for ring in rings:
-        apart = [system for system in systems if not system & ring]
-        merged = ring
-        for system in systems:
-            merged |= system if system & ring else 0
-        systems = [*apart, merged]
-    return tuple(systems)

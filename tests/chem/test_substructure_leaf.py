@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from rel_batch import read_instances
 from rel_batch.chem.assisted import substructure_of
 from rel_batch.chem.molecules import canonical_form
 from rel_batch.chem.substructure_leaf import Substructure
+from rel_batch.chem.substructure_walks import Walks
 from rel_batch.chem.substructures import is_in, num_heavy_atoms
 from rel_batch.constraints import Constraint, Nothing
 from rel_batch.constraints.encoding import decode, encode
@@ -107,6 +109,36 @@ def _is_a_part(text: str, molecule: str, least: int) -> None:
     assert "." not in form
     assert num_heavy_atoms(text) >= least
     assert is_in(text, molecule), (text, molecule)
+
+
+@pytest.mark.parametrize(
+    "molecule", [ASPIRIN, SULFONAMIDE, NAPHTHALENE, NITRO, "O=C1CCc2[nH]ccc21"]
+)
+def test_parts_that_rdkit_is_not_asked_about_are_those_that_it_finds(
+    molecule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unasked: list[tuple[int, int, tuple[tuple[int, str], ...]]] = []
+    plain = Walks._is_plain_part  # pyright: ignore[reportPrivateUsage]
+
+    def record(self: Walks, *part: Any) -> bool:
+        if plain(self, *part):
+            unasked.append(part)
+        return False
+
+    monkeypatch.setattr(Walks, "_is_plain_part", record)
+    walks = Walks(molecule, 1)
+    rng = random.Random(2)
+    for _ in range(60):
+        reading = (walks.start, "")
+        for _ in range(rng.randint(1, 25)):
+            ways = [after for char in sorted(walks.chars) for after in walks.steps(reading, char)]
+            if not ways:
+                break
+            reading = rng.choice(ways)
+            walks.ending(reading[0])
+    assert unasked
+    is_part = walks._is_part  # pyright: ignore[reportPrivateUsage]
+    assert all(is_part(*part) for part in unasked)
 
 
 @pytest.mark.parametrize(("molecule", "least"), [("CCO", 6), ("not a molecule", 1)])
