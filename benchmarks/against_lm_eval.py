@@ -6,6 +6,11 @@ PYTHON is an interpreter with `lm_eval` and the same vLLM. Both sides answer the
 the same checkpoint, greedily, without constraint, to the same bound, with the same engine
 arguments, from start-up to scored results. One arm is one call of either. Four arms are one run of
 ours, and four runs of the harness, which knows no arms.
+
+Then each is killed with -9 when 90% is done, and run again. Of ours it is known how many rows had
+finished and how many of them are kept; what was in the engine is counted as if it had been nearly
+finished. The harness is given its cache of replies (`--use_cache`) and is killed after 90% of the
+time that a run takes; what its second life takes, over a whole run, is what it repeats.
 """
 
 from __future__ import annotations
@@ -14,6 +19,8 @@ import argparse
 import json
 import os
 import shutil
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,11 +31,13 @@ from pathlib import Path
 from repeated import publish, ratio, repeated
 
 from rel_batch.instances import read_instances
+from rel_batch.store import RunFolder
 from rel_batch.tasks import task_for
 
 HERE = Path(__file__).parent
 MAX_TOKENS = 64
 MAX_MODEL_LEN = 2048
+MAX_NUM_SEQS = 16
 
 
 class Comparison:
@@ -79,7 +88,7 @@ class Comparison:
                 "dtype": "float32",
             },
             "instances": {"source": str(self.records)},
-            "engine": {"cpu_kv_cache_gib": 1, "engine_args": {"max_num_seqs": 64}},
+            "engine": {"cpu_kv_cache_gib": 1, "engine_args": {"max_num_seqs": MAX_NUM_SEQS}},
             "arms": arms,
         }
         path = self.folder / f"{name}.yaml"
@@ -89,13 +98,63 @@ class Comparison:
     def theirs(self) -> list[str]:
         arguments = (
             f"pretrained={self.checkpoint},dtype=float32,max_model_len={MAX_MODEL_LEN},"
-            "enforce_eager=True,max_num_seqs=64,enable_prefix_caching=True,disable_log_stats=True"
+            f"enforce_eager=True,max_num_seqs={MAX_NUM_SEQS},enable_prefix_caching=True,disable_log_stats=True"
         )
         return [
             *(self.lm_eval, str(HERE / "lm_eval" / "run.py"), "run", "--model", "vllm"),
             *("--model_args", arguments, "--tasks", "rel", "--include_path", str(self.folder)),
             *("--batch_size", "auto", "--output_path", str(self.folder / "lm_eval_results")),
         ]
+
+    def ours_killed(self) -> dict[str, float]:
+        """What one run of ours repeats after a kill at 90% of its rows."""
+        name = "killed"
+        shutil.rmtree(self.folder / "outputs" / name, ignore_errors=True)
+        command = self.ours(1, name)
+        num_finished = int(0.9 * self.num_instances)
+        killer = [sys.executable, str(HERE / "lm_eval" / "killed_run.py"), command[-1]]
+        killed = subprocess.run(
+            [*killer, str(num_finished)],
+            cwd=self.folder,
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if killed.returncode != -signal.SIGKILL:
+            raise SystemExit(f"it was not killed: {killed.returncode}\n{killed.stderr[-3000:]}")
+        run = self.folder / "outputs" / name
+        kept = {row.request_key for row in RunFolder.open(run).iter_completions()}
+        self.seconds(command)
+        rows = list(RunFolder.open(run).iter_completions())
+        total = sum(row.num_output_tokens for row in rows)
+        lost_rows = num_finished - len(kept)
+        in_engine = min(MAX_NUM_SEQS, self.num_instances - num_finished)
+        return {
+            "finished_rows": num_finished,
+            "kept_rows": len(kept),
+            "finished_and_repeated": lost_rows * (total / len(rows)) / total,
+            "repeated_at_most": (lost_rows + in_engine) * MAX_TOKENS / total,
+        }
+
+    def theirs_killed(self, whole_s: float) -> dict[str, float]:
+        """What the harness repeats after a kill at 90% of the time of a whole run."""
+        command = [*self.theirs(), "--use_cache", str(self.folder / "cache")]
+        with subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process:
+            try:
+                process.wait(timeout=0.9 * whole_s)
+                raise SystemExit("the harness ended before it was killed")
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+        again_s = self.seconds(command)
+        return {"whole_s": whole_s, "again_s": again_s, "repeated": again_s / whole_s}
 
     def seconds(self, *commands: Sequence[str]) -> float:
         """How long the commands take, one after another, each to its end."""
@@ -157,6 +216,8 @@ def main() -> None:
             "against_lm_eval",
             {
                 "instances": both.num_instances,
+                "ours_killed_at_90": both.ours_killed(),
+                "theirs_killed_at_90": both.theirs_killed(statistics.median(first_runs)),
                 "one_arm_time": ratio(figures, "lm_eval, one run", "rel-batch, one arm"),
                 "four_arms_time": ratio(figures, "lm_eval, four runs", "rel-batch, four arms"),
             },
