@@ -30,6 +30,7 @@ from rel_batch.constraints.molecules.states import (
     NUM_RINGS,
     NUM_STACK,
     OPENED,
+    ORGANIC,
     PERCENT,
     PERCENT_DIGIT,
     PLAIN,
@@ -201,8 +202,13 @@ def is_beside_opener(st: Array) -> bool:
 
 @native
 def is_fresh_carbon(st: Array) -> bool:
-    """Whether the current atom is a carbon with one single bond: a further one is no better."""
+    """Whether the current atom is a carbon with one single bond: a further one is no better.
+
+    One that says its hydrogens, as [cH], closes one ring at most.
+    """
     n = node_at(st[CUR])
+    if st[n + N_H] != ORGANIC and st[NUM_RINGS] > 1:
+        return False
     return st[n + N_EL] == 6 and st[n + N_SINGLES] + st[n + N_AROMATIC_BONDS] == 1
 
 

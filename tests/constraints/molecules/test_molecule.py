@@ -66,6 +66,7 @@ CASES = [
     ("c1ccc2c(c1)[nH]c1ccccc12", True, "fused rings"),
     ("c1cc2ccc3cccc4ccc(c1)c2c34", True, "pericondensed rings"),
     ("C1CC2CCC1CC2", True, "a bridge"),
+    ("[c]1[o][c]2[cH][cH][c](N)[cH][c]2[c]1C", True, "two rings open at atoms that say theirs"),
     ("cc", False, "aromatic atoms outside a ring"),
     ("Cc", False, "an aromatic atom at the end of a chain"),
     ("C.C", False, "two molecules"),
