@@ -6,6 +6,8 @@ import json
 import os
 import random
 import re
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -194,10 +196,15 @@ def test_no_mutant_that_rdkit_refuses_is_admitted_and_few_others_are_refused(sha
     assert sum(not ours for _, ours in valid) <= 0.05 * len(valid)
 
 
-def _walk(rng: random.Random, chars: str, length: int) -> None:
+def _in_any_order(chars: str, rng: random.Random) -> Callable[[str], list[str]]:
+    return lambda _: rng.sample(chars, len(chars))
+
+
+def _walk(wishes: Callable[[str], list[str]], length: int) -> None:
+    """Write the first character wished for that is taken, at each step; then end."""
     text, state = "", MOLECULE.first()
     for _ in range(length):
-        for char in rng.sample(chars, len(chars)):
+        for char in wishes(text):
             following = MOLECULE.step(state, char)
             if following is not None:
                 break
@@ -220,7 +227,24 @@ def _walk(rng: random.Random, chars: str, length: int) -> None:
 def test_a_random_walk_is_never_at_a_dead_end_and_always_ends_as_a_molecule(chars: str) -> None:
     rng = random.Random(17)
     for _ in range(5_000 if SWEEP else 150):
-        _walk(rng, chars, rng.randint(1, 60))
+        _walk(_in_any_order(chars, rng), rng.randint(1, 60))
+
+
+def test_a_walk_as_a_model_of_rels_molecules_writes_always_ends_as_a_molecule(shared: Path) -> None:
+    following: dict[str, Counter[str]] = {}
+    for molecule in _rel_molecules(shared):
+        for place, char in enumerate(molecule):
+            following.setdefault(molecule[max(0, place - 3) : place], Counter())[char] += 1
+    rng = random.Random(18)
+
+    def wishes(text: str) -> list[str]:
+        """Every character, the likelier ones after the last three more often first."""
+        counts = following.get(text[-3:], Counter())
+        keys = {char: rng.random() ** (1 / (counts[char] + 0.01)) for char in ALPHABET}
+        return sorted(ALPHABET, key=lambda char: -keys[char])
+
+    for _ in range(5_000 if SWEEP else 150):
+        _walk(wishes, rng.randint(1, 60))
 
 
 @settings(max_examples=200, deadline=None)
