@@ -3,6 +3,9 @@
     python benchmarks/chaos.py --kills 100
     python benchmarks/chaos.py --kills 15 --forked     # without the cost of starting Python
 
+Where byte code may not lie beside the sources, the processes share a folder for it, or each of them
+would compile everything again.
+
 Each round starts `rel-batch run --workers 3` with the fake engine in a process of its own, kills
 this and that at random moments, starts the command again where the parent is gone, and looks at the
 folder when the run is complete: the keys are exactly the plan's, no key has two rows, the rows are
@@ -175,6 +178,8 @@ def main() -> None:
     rounds = rows_twice = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+            os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "pycache")
         write_script(folder, arguments.delay_s)
         undisturbed = undisturbed_run(folder, popen)
         while kills.total() < arguments.kills:

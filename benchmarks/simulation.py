@@ -260,6 +260,7 @@ class Claiming:
     def __init__(self, run: Rows, sizes: dict[int, ChunkSize], clock: Clock, name: str) -> None:
         self._publisher = Publisher(run, clock)
         self.claims = Claims(run.path, timeout_s=TIMEOUT_S, worker=name, clock=clock)
+        self.claims.sweep()
         todo = {c: s for c, s in sizes.items() if len(run.finished[c]) < s.num_requests}
         stand_ins: Any = (run, todo, self.claims, Deaths(run.path), Stop())
         rest: dict[str, Any] = {

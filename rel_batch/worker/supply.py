@@ -43,10 +43,12 @@ _FIRST_LOOK_S = 0.05
 _LAST_LOOK_S = 5.0
 # Looking again when this worker had enough, if not before: others may have left or died.
 _ENOUGH_S = 30.0
-# How long a list of the published parts is believed, and of how many held chunks it is asked at a
-# look whether their workers have died.
+# How long a list of the published parts is believed.
 _BELIEVED_S = 5.0
-_HELD_ASKED = 32
+# Of how many held chunks it is asked whether their workers have died: at each claim, so that a big
+# one is not found only at the very end, and when nothing is free.
+_HELD_ASKED = 4
+_HELD_ASKED_IDLE = 32
 
 
 def wants_more(held_cost: float, free_cost: float, num_workers: int) -> bool:
@@ -281,10 +283,9 @@ class Supply(Iterator[Request | None]):
             self._enough = free_cost, num_workers
             return False
         others = [chunk for chunk in present if chunk in self._todo and chunk not in self._open]
-        if self._claim_one(free) or (
-            held_cost <= 0
-            and self._claim_one(random.sample(others, min(len(others), _HELD_ASKED)), of_dead=True)
-        ):
+        asked = _HELD_ASKED if free else _HELD_ASKED_IDLE if held_cost <= 0 else 0
+        asked = random.sample(others, min(len(others), asked))
+        if self._claim_one(asked, of_dead=True) or self._claim_one(free):
             self._look_after_s = 0.0
             return True
         self._looked = time.monotonic()
