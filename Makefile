@@ -2,8 +2,9 @@
 #
 #   make demo    a real 270M checkpoint on the bundled instances, in the real engine, on the CPU
 #   make test    lint, types, import contract, and every test
+#   make bench   the benchmarks that need no engine, each within a few minutes (docs/performance.md)
 #
-# Both install what they need into .venv first. A second call finds it there.
+# All install what they need into .venv first. A second call finds it there.
 
 PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -25,7 +26,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 export HF_HUB_OFFLINE := 1
 export VLLM_NO_USAGE_STATS := 1
 
-.PHONY: demo test browser slurm install lint clean
+.PHONY: demo test bench browser slurm install lint clean
 
 demo: $(INSTALLED) $(CHECKPOINT)
 	$(BIN)/rel-batch run configs/quickstart.yaml
@@ -33,6 +34,12 @@ demo: $(INSTALLED) $(CHECKPOINT)
 # In two processes: one waits for the engine, mostly, while the other works.
 test: lint $(CHECKPOINT) browser slurm
 	$(BIN)/python -m pytest -n 2
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/store_rows.py
+	$(BIN)/python benchmarks/scoring.py
+	$(BIN)/python benchmarks/scoring_lag.py --rows 300
 
 # The report's page is tested in a real browser, which is installed where that is allowed.
 browser:
