@@ -4,7 +4,7 @@ The plan is a function of the config and the instances alone; how many workers t
 part of it. Requests of one instance stay next to each other, and so do instances whose prompts
 begin alike for half of their length, so that they share its KV cache. Chunks are cut by estimated
 cost, costliest first, each a small share of what is left: so any number of workers up to about a
-thousand ends at about the same time, and a finished plan has nine thousand chunks at most. An
+thousand ends at about the same time, and a finished plan has some ten thousand chunks at most. An
 instance with more samples than fit a chunk is cut, too, where that repeats little of its prompt.
 
     key = hash(instance key, prompt token ids, model commit, arm, sample, run seed)
