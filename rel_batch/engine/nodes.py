@@ -1,12 +1,13 @@
 """One engine over several nodes, for a model that is larger than a node: vLLM's own support.
 
-    nodes = Nodes.from_environment(os.environ)     # None on a single node
-    LLM(**arguments | nodes.arguments)             # on the node that leads
-    follow(arguments | nodes.arguments, log_file)  # on the others, until that one ends
+    nodes = Nodes.from_environment(os.environ)            # None on a single node
+    LLM(**arguments | nodes.arguments)                    # on the node that leads
+    follow(arguments | nodes.arguments, log_file, ended)  # on the others, until that one has ended
 
 The nodes find each other by REL_BATCH_HEAD (host:port, set by the script) and by the number that
 SLURM gives each node of a step. No Ray is needed. Surprising: a node that follows has no engine,
-no claims and no store; it runs its share of each forward pass, and ends with the step.
+no claims and no store; it runs its share of each forward pass. vLLM does not tell it when the
+engine has ended, so it asks.
 """
 
 # vLLM is only partly typed.
@@ -15,7 +16,8 @@ no claims and no store; it runs its share of each forward pass, and ends with th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import multiprocessing.connection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +26,8 @@ from rel_batch.engine.process import output_to
 from rel_batch.errors import EngineError
 
 HEAD = "REL_BATCH_HEAD"
+# How often a node that follows asks whether the engine has ended.
+_LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +79,10 @@ class Nodes:
         }
 
 
-def follow(arguments: Mapping[str, Any], log_file: Path) -> None:
-    """Run this node's share of an engine that another node leads, until its processes end.
+def follow(arguments: Mapping[str, Any], log_file: Path, ended: Callable[[], bool]) -> None:
+    """Run this node's share of an engine that another node leads, until that one has `ended`.
 
-    `arguments` are vLLM's for this node.
+    `arguments` are vLLM's for this node. Raises EngineError if a process of the share dies before.
     """
     from vllm.config import StructuredOutputsConfig
     from vllm.engine.arg_utils import EngineArgs
@@ -90,4 +94,15 @@ def follow(arguments: Mapping[str, Any], log_file: Path) -> None:
         own: dict[str, Any] = {**arguments, "structured_outputs_config": grammars}
         config = EngineArgs(**own).create_engine_config(UsageContext.LLM_CLASS, headless=True)
         executor = MultiprocExecutor(config, monitor_workers=False)
-        executor.start_worker_monitor(inline=True)
+        sentinels = [worker.proc.sentinel for worker in executor.workers]
+        try:
+            while not multiprocessing.connection.wait(sentinels, timeout=_LOOK_S):
+                if ended():
+                    return
+            # The other nodes' processes end, too, when the engine does.
+            if not ended():
+                raise EngineError(
+                    "this node's share of the engine has died", hint=f"see the end of {log_file}"
+                )
+        finally:
+            executor.shutdown()

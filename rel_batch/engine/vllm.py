@@ -27,7 +27,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 from rel_batch.checkpoint import Checkpoint
 from rel_batch.config import Backend, EngineConfig, ModelConfig
@@ -245,7 +245,7 @@ class VllmEngine:
         self.close()
 
 
-def _is_refusal(error: BaseException | None) -> bool:
+def _is_refusal(error: BaseException | None) -> TypeGuard[Exception]:
     """Whether vLLM refused one request, and is itself well."""
     from vllm.exceptions import VLLMClientError
 

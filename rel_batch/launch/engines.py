@@ -58,8 +58,8 @@ def load_engine(setup: Setup, log_file: Path, say: Callable[[str], None]) -> Eng
     return engine
 
 
-def follow_engine(setup: Setup, log_file: Path) -> None:
-    """Run this node's share of an engine over several nodes, until the step ends.
+def follow_engine(setup: Setup, log_file: Path, ended: Callable[[], bool]) -> None:
+    """Run this node's share of an engine over several nodes, until the engine has `ended`.
 
     Raises EngineError.
     """
@@ -78,7 +78,7 @@ def follow_engine(setup: Setup, log_file: Path) -> None:
         _is_seeded(setup),
         config.seed,
     )
-    follow(arguments, log_file)
+    follow(arguments, log_file, ended)
 
 
 def start_within_memory(

@@ -15,7 +15,7 @@ import os
 import secrets
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -31,6 +31,7 @@ from rel_batch.launch.slurm import JobView, Slurm, task_name
 from rel_batch.launch.supervisor import Supervisor
 from rel_batch.store import RunFolder
 from rel_batch.store.chunks import count_finished, read_chunk_index
+from rel_batch.store.disk import disk_errors
 from rel_batch.worker import FailureLimit, Stop, StopRequested
 from rel_batch.worker.stopping import stop_on_signals
 
@@ -128,13 +129,16 @@ def run_task(
             return 0
         nodes = Nodes.from_environment(environ)
         if nodes is not None and not nodes.leads:
-            # What a signal means is for the node that leads; its end is this one's.
+            # What a signal means is for the node that leads; its end is this one's. The engines
+            # start together, so the mark of its work is there before this node could look.
             progress.say(f"node {nodes.rank} of {nodes.number} follows {nodes.host}")
             log_file = run.path / "logs" / f"engine-slurm-{life.name}-node{nodes.rank}.log"
-            follow_engine(load_setup(run), log_file)
+            mark = _mark(run, life)
+            follow_engine(load_setup(run), log_file, lambda: not mark.exists())
             return num_requests - count_finished(run).total()
         try:
-            _work(run, life, progress, stop, workers, environ)
+            with _marked(_mark(run, life)) if nodes is not None else contextlib.nullcontext():
+                _work(run, life, progress, stop, workers, environ)
         except StopRequested as request:
             progress.say(f"stopped by {request.reason}; what has finished is on disk")
     num_finished = count_finished(run).total()
@@ -148,6 +152,24 @@ def run_task(
     elif scratch is not None:
         remove_scratch(scratch)
     return ended.num_missing
+
+
+def _mark(run: RunFolder, life: Life) -> Path:
+    """A file that is there while the first of several nodes works."""
+    return run.path / "claims" / f"leading-{life.name}-{life.restarts}"
+
+
+@contextlib.contextmanager
+def _marked(mark: Path) -> Generator[None]:
+    """Raises StoreError."""
+    with disk_errors("write", mark):
+        mark.parent.mkdir(exist_ok=True)
+        mark.touch()
+    try:
+        yield
+    finally:
+        with disk_errors("remove", mark):
+            mark.unlink(missing_ok=True)
 
 
 def _work(

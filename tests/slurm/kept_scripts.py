@@ -53,7 +53,7 @@ def kept_scripts() -> dict[str, str]:
                 "    engine: {tensor_parallel_size: 8, engine_args: {pipeline_parallel_size: 2}}",
                 "",
                 "and their product is the number of GPUs of all nodes of a task. This script was",
-                "run on emulated nodes, but no model was yet run over several nodes this way.",
+                "run on two emulated nodes with a tiny model on the CPU, and not yet on GPUs.",
                 *_PREPARED,
                 "    sbatch slurm/multi_node.sbatch outputs/night",
             ),

@@ -35,10 +35,12 @@ def test_a_model_over_two_nodes_gives_the_rows_of_the_plan(
         monkeypatch.setitem(site.cluster.environment, name, value)
     said = site.rel_batch("slurm", "submit", file, "--parsable")
     array, report = said.splitlines()[-1].split()
-    site.cluster.command("scancel", report)
     job = Job(site, site.folder / "outputs" / "nodes", array, report)
     job.wait(within_s=900.0)
+    # Both nodes end in good order, and the job that reports begins.
+    states = site.cluster.queue(array) | site.cluster.queue(report)
     log = job.log(0)
+    assert set(states.values()) == {"COMPLETED"}, (states, log)
     assert "node 1 of 2 follows 127.0.0.1" in log, log
     run = RunFolder.open(job.run)
     rows = {row.request_key: row for row in run.iter_completions()}
