@@ -6,13 +6,17 @@ a stranger's machine must run there.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_checkpoints import tiny_checkpoint
+from xdist.scheduler import LoadScopeScheduling  # pyright: ignore[reportMissingTypeStubs]
 
 from rel_batch.demo import build_gemma3_270m, build_once
 
@@ -61,20 +65,31 @@ def demo_checkpoint() -> Path:
     return build_once(CHECKPOINTS / "gemma3-270m", build_gemma3_270m)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Fast tests first: nobody should wait for an engine to learn of a typo.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first: nobody should wait for an engine to learn of a typo. But where there are
+    several processes (`-n`), one begins with the engine, which takes longest."""
+    engine_first = "PYTEST_XDIST_WORKER" in os.environ
+    items.sort(key=lambda item: (item.get_closest_marker("engine") is not None) != engine_first)
 
-    In several processes (`-n`) one of them runs all that start an engine, from the beginning, as
-    two engines at once would be too many; the others run the rest, file by file.
-    """
-    several = config.getoption("numprocesses", None) is not None
-    for item in items:
-        if item.get_closest_marker("engine") is not None:
-            item.add_marker(pytest.mark.xdist_group("engine"))
-        else:
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
-    items.sort(key=lambda item: (item.get_closest_marker("engine") is not None) != several)
+
+class _FileByFile(LoadScopeScheduling):
+    """Each file to one process, and all that start an engine to the same: two at once would be too
+    many for a small machine."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", 1)[0]
+        return "engine" if _starts_engine(ROOT / file) else file
+
+
+@functools.cache
+def _starts_engine(file: Path) -> bool:
+    text = file.read_text(encoding="utf-8")
+    return re.search(r"^pytestmark = \[?pytest\.mark\.engine\b", text, re.MULTILINE) is not None
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    # The groups of xdist's marker have no effect beside pytest 9.2.
+    return _FileByFile(config, log)
 
 
 @pytest.hookimpl(trylast=True)
