@@ -1,7 +1,7 @@
 """Scores published parts in other processes, so that no engine's loop waits for RDKit.
 
-Each process holds the run's instances, some 0.3 GB for the whole of REL; how many there are is
-bounded. Four of them score over a thousand replies a second of the slowest task.
+Each process holds RDKit and the run's instances (195 MiB with 300 of REL-C3), so how many there are
+is bounded. What one of them scores in a second is in docs/performance.md.
 """
 
 from __future__ import annotations
@@ -50,10 +50,13 @@ class ScoreInBackground:
 
     def report(self) -> None:
         """Pass on what has been scored since the last call."""
-        done = [tally for tally in self._tallies if tally.done()]
-        self._tallies = [tally for tally in self._tallies if tally not in done]
-        for tally in done:
-            self._on_tally(tally.result())
+        waiting: list[Future[PartTally]] = []
+        for tally in self._tallies:
+            if tally.done():
+                self._on_tally(tally.result())
+            else:
+                waiting.append(tally)
+        self._tallies = waiting
 
     def close(self, *, finish: bool) -> None:
         """End the processes; with `finish`, after all that was asked is scored."""

@@ -6,7 +6,7 @@
 
 A request that ends the process of its worker must not do so for ever (worker/deaths.py), and the
 worker cannot tell of it any more; so it writes down beforehand what it runs. Nothing is synced, as
-the file has to survive a process, not a machine: a line costs microseconds, also on NFS.
+the file has to survive a process, not a machine: a line is one write that the kernel buffers.
 """
 
 from __future__ import annotations
