@@ -5,8 +5,9 @@
         path.generate()     # LLM.generate: the same token ids and sampling, all at once
         path.generate(64)   # the same, 64 requests at a time
 
-Each gives what it took and how many tokens were made. Starting an engine, and loading a tokenizer,
-is no part of either side. The prefix cache is emptied before each.
+Each gives what it took and how many tokens were made. No part of either side are starting an engine
+and the scorer (which a run starts at the same time) and loading a tokenizer. The prefix cache is
+emptied before each.
 """
 
 # vLLM is only partly typed, and its engine is reached through ours.
@@ -17,10 +18,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import multiprocessing
 import shutil
 import tempfile
 import time
 from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,7 @@ from typing import Any
 from rel_batch.config import RunConfig, validate_config
 from rel_batch.engine.steps import request_steps
 from rel_batch.engine.vllm import VllmEngine
-from rel_batch.launch import joining, local, prepare
+from rel_batch.launch import background, joining, local, prepare
 from rel_batch.plan import Materialiser
 from rel_batch.store import RunFolder
 
@@ -64,6 +67,35 @@ class _Kept:
 
     def __exit__(self, *error: object) -> None:
         pass
+
+
+class _KeptPool(ProcessPoolExecutor):
+    """A scoring process that a run may end as often as it likes."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            background.num_processes(),
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=background._scoring_process,
+        )
+        self._asked: list[Future[Any]] = []
+
+    def __call__(self, **_: Any) -> _KeptPool:
+        return self
+
+    def submit(self, function: Any, *arguments: Any, **named: Any) -> Future[Any]:
+        self._asked.append(super().submit(function, *arguments, **named))
+        return self._asked[-1]
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        assert wait
+        for future in self._asked:
+            if not cancel_futures or not future.cancel():
+                future.result()
+        self._asked.clear()
+
+    def end(self) -> None:
+        super().shutdown()
 
 
 class Silent:
@@ -160,6 +192,9 @@ def loaded(settings: dict[str, Any], *, folder: Path | None = None) -> Generator
         )
         stack.callback(setattr, joining, "load_engine", joining.load_engine)
         joining.load_engine = lambda *_: _Kept(engine)  # type: ignore[assignment]
+        stack.callback(setattr, background, "ProcessPoolExecutor", background.ProcessPoolExecutor)
+        background.ProcessPoolExecutor = pool = _KeptPool()  # type: ignore[assignment,misc]
+        stack.callback(pool.end)
         yield WholePath(config, engine, prepared)
 
 

@@ -74,22 +74,23 @@ def join(
     worker: Annotated[str | None, typer.Option("--worker", hidden=True)] = None,
     cpus: Annotated[str | None, typer.Option("--cpus", hidden=True)] = None,
     supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
+    early: Annotated[int | None, typer.Option("--early", hidden=True)] = None,
 ) -> None:
     """Add a worker to a run, from any machine that sees its folder."""
     with _stopping() as stop:
         from rel_batch.engine.process import die_with_parent
 
-        settings: Any = None
+        told: Any = None
         if supervised:
             import json
 
             die_with_parent()
-            settings = json.load(sys.stdin)
+            told = json.loads(sys.stdin.readline())
         if cpus is not None:
             os.sched_setaffinity(0, [int(cpu) for cpu in cpus.split(",")])
 
         from rel_batch.cli.progress import terminal_progress
-        from rel_batch.launch.joining import join_run
+        from rel_batch.launch.joining import Supervised, join_run
         from rel_batch.worker import FailureLimit
 
         outcome = join_run(
@@ -99,8 +100,7 @@ def join(
             worker=worker,
             info={"devices": os.environ.get("CUDA_VISIBLE_DEVICES"), "cpus": cpus},
             limit=FailureLimit.parse(max_failures),
-            scores=not supervised,
-            settings=settings,
+            supervised=Supervised(told, sys.stdin.readline, early) if supervised else None,
         )
         _say_what_is_missing(outcome)
 

@@ -22,6 +22,7 @@ from rel_batch.store import RunFolder
 _MOST_PROCESSES = 4
 # The rest is for the engine, whose masks and batches are made on the CPU, too.
 _CORES_FOR_EACH = 4
+_NICENESS = 10
 
 
 class ScoreInBackground:
@@ -86,6 +87,8 @@ def background_scoring(
 
 def _scoring_process() -> None:
     die_with_parent()
+    # On a machine that is busy the engine comes first; at its end nobody else wants the cores.
+    os.nice(_NICENESS)
     # A request to stop is for the parent, which then waits for the part that is being scored.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)

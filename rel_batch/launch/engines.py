@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
-from rel_batch.checkpoint import Checkpoint
-from rel_batch.config import EngineConfig
+from rel_batch.checkpoint import Checkpoint, resolve_checkpoint
+from rel_batch.config import EngineConfig, RunConfig
 from rel_batch.constraints import Constraint
 from rel_batch.engine import Engine, EngineMemoryError
 from rel_batch.engine.fake import (
@@ -22,7 +23,7 @@ from rel_batch.engine.fake import (
     scripted_replies,
 )
 from rel_batch.engine.fake_process import FakeProcessEngine
-from rel_batch.errors import EngineError
+from rel_batch.errors import EngineError, RelBatchError
 from rel_batch.launch.devices import holders_of_visible_devices, uses_gpus
 from rel_batch.launch.setup import Setup
 
@@ -33,22 +34,22 @@ _LEAST_NUM_SEQS = 32
 _LEAST_UTILIZATION = 0.45
 
 
-def load_engine(setup: Setup, log_file: Path, say: Callable[[str], None]) -> Engine:
-    """Start the run's engine and let it prove that it constrains. Raises EngineError."""
-    config = setup.config
-    say(f"starting {config.engine.kind} (its output is in {log_file})")
+def load_engine(
+    setup: Setup, log_file: Path, say: Callable[[str], None], early: EarlyEngine | None = None
+) -> Engine:
+    """Start the run's engine, or take the one that was started `early`, and let it prove that it
+    constrains. Raises EngineError."""
     started = time.monotonic()
     if setup.checkpoint is None:
+        say(f"starting {setup.config.engine.kind}")
         engine = _fake_engine(setup)
         say("engine ready")
         return engine
     from rel_batch.engine.canary import prove_constraints_hold
 
-    for holder in holders_of_visible_devices() if uses_gpus(config) else ():
-        say(holder)
-    engine = start_within_memory(
-        lambda settings: _start(setup, setup.checkpoint, settings, log_file), config.engine, say
-    )
+    engine = early and early.take(setup.checkpoint, setup.max_model_len)
+    if engine is None:
+        engine = _start(setup.config, setup.checkpoint, setup.max_model_len, log_file, say)
     try:
         prove_constraints_hold(engine, setup.renderer, _one_of_each_kind(setup))
     except BaseException:
@@ -56,6 +57,55 @@ def load_engine(setup: Setup, log_file: Path, say: Callable[[str], None]) -> Eng
         raise
     say(f"engine ready after {time.monotonic() - started:.0f} s")
     return engine
+
+
+class EarlyEngine:
+    """An engine that is started before there is a run, while it is being planned.
+
+        with EarlyEngine(config, 20_000, log_file, say) as early:
+            setup = ...                                    # wait for the plan
+            engine = load_engine(setup, log_file, say, early)
+
+    Of a plan an engine needs the longest request, and a context that is longer does as well. Where
+    it cannot be started so, that is said, and the plan is waited for.
+    """
+
+    def __init__(
+        self, config: RunConfig, max_model_len: int, log_file: Path, say: Callable[[str], None]
+    ) -> None:
+        self._max_model_len = max_model_len
+        self._commit = ""
+        self._engine: Engine | None = None
+        if config.engine.kind != "vllm":
+            return
+        try:
+            checkpoint = resolve_checkpoint(config.model)
+            self._commit = checkpoint.commit
+            self._engine = _start(config, checkpoint, max_model_len, log_file, say)
+        except RelBatchError as error:
+            say(f"{error.message}; the engine is started again when the run is planned")
+
+    def take(self, checkpoint: Checkpoint, max_model_len: int) -> Engine | None:
+        """The engine, once, if it is one for this checkpoint and this context."""
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return None
+        if self._commit == checkpoint.commit and max_model_len <= self._max_model_len:
+            return engine
+        engine.close()
+        return None
+
+    def close(self) -> None:
+        """End the engine if nobody has taken it."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def follow_engine(setup: Setup, log_file: Path, ended: Callable[[], bool]) -> None:
@@ -75,7 +125,7 @@ def follow_engine(setup: Setup, log_file: Path, ended: Callable[[], bool]) -> No
         config.model,
         config.engine,
         setup.max_model_len,
-        _is_seeded(setup),
+        _is_seeded(config),
         config.seed,
     )
     follow(arguments, log_file, ended)
@@ -122,24 +172,34 @@ def with_less_memory(
 
 
 def _start(
-    setup: Setup, checkpoint: Checkpoint | None, settings: EngineConfig, log_file: Path
+    config: RunConfig,
+    checkpoint: Checkpoint,
+    max_model_len: int,
+    log_file: Path,
+    say: Callable[[str], None],
 ) -> Engine:
-    from rel_batch.engine.vllm import VllmEngine  # loads torch: only where a model runs
+    say(f"starting {config.engine.kind} (its output is in {log_file})")
+    for holder in holders_of_visible_devices() if uses_gpus(config) else ():
+        say(holder)
 
-    assert checkpoint is not None
-    return VllmEngine(
-        checkpoint,
-        setup.config.model,
-        settings,
-        max_model_len=setup.max_model_len,
-        seeded=_is_seeded(setup),
-        seed=setup.config.seed,
-        log_file=log_file,
-    )
+    def start(settings: EngineConfig) -> Engine:
+        from rel_batch.engine.vllm import VllmEngine  # loads torch: only where a model runs
+
+        return VllmEngine(
+            checkpoint,
+            config.model,
+            settings,
+            max_model_len=max_model_len,
+            seeded=_is_seeded(config),
+            seed=config.seed,
+            log_file=log_file,
+        )
+
+    return start_within_memory(start, config.engine, say)
 
 
-def _is_seeded(setup: Setup) -> bool:
-    return any(arm.temperature > 0 for arm in setup.config.arms)
+def _is_seeded(config: RunConfig) -> bool:
+    return any(arm.temperature > 0 for arm in config.arms)
 
 
 def _fake_engine(setup: Setup) -> Engine:

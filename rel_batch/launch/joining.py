@@ -15,15 +15,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rel_batch.config import validate_config
 from rel_batch.engine.process import become_parent
 from rel_batch.launch.background import background_scoring
-from rel_batch.launch.engines import load_engine
+from rel_batch.launch.engines import EarlyEngine, load_engine
 from rel_batch.launch.progress import Progress
 from rel_batch.launch.setup import Setup, load_setup
 from rel_batch.plan import Materialiser
 from rel_batch.scoring import score_run
 from rel_batch.store import RunFolder
-from rel_batch.store.claims import Claims
+from rel_batch.store.claims import Claims, new_worker_id
 from rel_batch.worker import FailureLimit, Outfit, Stop, Worker, WorkerSettings
 
 
@@ -38,6 +39,21 @@ class RunOutcome:
     num_missing: int
 
 
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    """What a worker is told by the process that has started it, and scores its parts.
+
+    Attributes:
+        settings: a config to use in place of the stored one.
+        wait_for_plan: returns when the run is planned.
+        early_max_model_len: the context of an engine to start before; None to start it after.
+    """
+
+    settings: Mapping[str, Any]
+    wait_for_plan: Callable[[], object]
+    early_max_model_len: int | None = None
+
+
 def join_run(
     path: Path,
     progress: Progress,
@@ -46,19 +62,32 @@ def join_run(
     worker: str | None = None,
     info: Mapping[str, Any] | None = None,
     limit: FailureLimit | None = None,
-    scores: bool = True,
-    settings: Mapping[str, Any] | None = None,
+    supervised: Supervised | None = None,
 ) -> RunOutcome:
     """Work on the run in `path` until every request has a row.
 
-    `worker` is this worker's id, `info` what it tells of itself to whoever watches; without
-    `scores` the parts are left to another process to be scored; `settings` is a config to use in
-    place of the stored one. Raises StopRequested and RelBatchError.
+    `worker` is this worker's id, `info` what it tells of itself to whoever watches. Raises
+    StopRequested and RelBatchError.
     """
     stop = stop or Stop()
-    with stop.interruptible():
-        setup = load_setup(RunFolder.open(path), settings)
-    work_here(setup, progress, stop, worker=worker, info=info, limit=limit, scores=scores)
+    scores = supervised is None
+    with contextlib.ExitStack() as stack:
+        early: EarlyEngine | None = None
+        with stop.interruptible():
+            if supervised is not None:
+                if supervised.early_max_model_len is not None:
+                    config = validate_config(supervised.settings, "settings")
+                    worker = worker or new_worker_id()
+                    log_file = _log_file(path, worker)
+                    early = EarlyEngine(
+                        config, supervised.early_max_model_len, log_file, progress.say
+                    )
+                    stack.enter_context(early)
+                supervised.wait_for_plan()
+            setup = load_setup(RunFolder.open(path), supervised and supervised.settings)
+        work_here(
+            setup, progress, stop, worker=worker, info=info, limit=limit, scores=scores, early=early
+        )
     if scores:
         with stop.interruptible():
             scoring = setup.config.scoring
@@ -76,8 +105,12 @@ def work_here(
     limit: FailureLimit | None = None,
     scores: bool = True,
     most_deaths: int = 5,
+    early: EarlyEngine | None = None,
 ) -> None:
-    """Be one worker of a run, as `join_run`; after `most_deaths` of its engine it gives up."""
+    """Be one worker of a run, as `join_run`; after `most_deaths` of its engine it gives up.
+
+    Without `scores` the parts are left to another process to be scored.
+    """
     if not setup.num_missing:
         return
     become_parent()
@@ -94,13 +127,13 @@ def work_here(
             Claims(setup.run.path, timeout_s=config.store.claim_timeout_s, worker=worker, info=info)
         )
         claims.sweep()
-        log_file = setup.run.path / "logs" / f"engine-{claims.worker}.log"
+        log_file = _log_file(setup.run.path, claims.worker)
         outfit = Outfit(
             materialise=Materialiser(
                 setup.instances, config.arms, setup.renderer, setup.compile_constraint
             ),
             max_model_len=setup.max_model_len,
-            load_engine=partial(load_engine, setup, log_file, progress.say),
+            load_engine=partial(load_engine, setup, log_file, progress.say, early),
         )
         Worker(
             setup.run,
@@ -114,6 +147,10 @@ def work_here(
             on_part=on_part,
             say=progress.say,
         ).work()
+
+
+def _log_file(run_path: Path, worker: str) -> Path:
+    return run_path / "logs" / f"engine-{worker}.log"
 
 
 def _ignore(part: Path) -> None:

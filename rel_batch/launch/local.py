@@ -1,10 +1,11 @@
 """One run on this machine: plan, resume, generate, publish, score, merge.
 
-    outcome = run_locally(config, NoProgress())
+    outcome = run_locally(config, terminal_progress())
 
 The same call on the same folder does only what is missing; several at once share the work. With
 one worker it is this process; with more, each is a process of its own (`supervisor.py`). Scores
-are computed by another process while engines generate, part by part.
+are computed by another process while engines generate, part by part. Where there is much to
+tokenise, workers are processes that start their engines meanwhile.
 
 Surprising: requests that cannot run (too long for the context, a constraint that does not
 compile) end as rows without an engine; if nothing else is missing, none is started at all.
@@ -20,7 +21,7 @@ from collections.abc import Iterable
 from rel_batch.config import RunConfig
 from rel_batch.launch.devices import places
 from rel_batch.launch.joining import RunOutcome, work_here
-from rel_batch.launch.prepare import Prepared, prepare
+from rel_batch.launch.prepare import Inputs, Prepared, prepare, read_inputs
 from rel_batch.launch.progress import Progress
 from rel_batch.launch.setup import Setup
 from rel_batch.launch.supervisor import Supervisor
@@ -33,6 +34,9 @@ from rel_batch.store.manifest import MANIFEST
 from rel_batch.worker import FailureLimit, Stop
 
 __all__ = ["Progress", "RunOutcome", "run_locally"]
+
+# Some seconds of two cores.
+_MANY_BYTES = 16_000_000
 
 
 def run_locally(
@@ -52,31 +56,49 @@ def run_locally(
     """
     stop = stop or Stop()
     limit = FailureLimit.parse(max_failures)
-    with stop.interruptible():
-        where = places(config, workers, os.environ)
-        prepared = _prepare(config, progress)
-        if append_arms:
-            _append_arms(prepared, progress)
-        run = RunFolder.create_or_resume(
-            config.folder,
-            prepared.manifest(_versions(config)),
-            prepared.instances.values(),
-            prepared.plan.requests,
-        )
-        setup = _setup(prepared, run)
-    del prepared  # of a million requests the index is enough
-    if len(where) == 1:
-        if where[0].devices:  # of several GPUs only this worker's
-            os.environ.update(where[0].environment(config, os.environ))
-        work_here(setup, progress, stop, limit=limit)
-    elif setup.num_missing:
-        Supervisor(setup, where, progress, stop, limit).run()
+    with contextlib.ExitStack() as stack:
+        with stop.interruptible():
+            where = places(config, workers, os.environ)
+            inputs = read_inputs(config)
+            is_early = _takes_long_to_plan(config, inputs)
+            supervisor: Supervisor | None = None
+            if is_early or len(where) > 1:
+                supervisor = stack.enter_context(Supervisor(config, where, progress, stop, limit))
+            if supervisor is not None and is_early:
+                progress.say("starting engines, and planning meanwhile")
+                supervisor.start_early(inputs.most_context_tokens(config))
+            prepared = _prepare(config, inputs, progress)
+            if append_arms:
+                _append_arms(prepared, progress)
+            run = RunFolder.create_or_resume(
+                config.folder,
+                prepared.manifest(_versions(config)),
+                prepared.instances.values(),
+                prepared.plan.requests,
+            )
+            setup = _setup(prepared, run)
+        del prepared, inputs  # of a million requests the index is enough
+        if supervisor is None:
+            if where[0].devices:  # of several GPUs only this worker's
+                os.environ.update(where[0].environment(config, os.environ))
+            work_here(setup, progress, stop, limit=limit)
+        elif setup.num_missing:
+            supervisor.run(setup)
     with stop.interruptible():
         score_run(run, overlap=config.scoring.overlap, audited=config.scoring.audited)
         num_missing = setup.counted_again().num_missing
         if not num_missing:
             compact(run)
     return RunOutcome(run, num_missing=num_missing)
+
+
+def _takes_long_to_plan(config: RunConfig, inputs: Inputs) -> bool:
+    """Whether tokenising is worth a process of its own for the engine that starts meanwhile."""
+    return (
+        config.engine.kind == "vllm"
+        and not (config.folder / MANIFEST).exists()
+        and inputs.num_question_bytes >= _MANY_BYTES
+    )
 
 
 def _append_arms(prepared: Prepared, progress: Progress) -> None:
@@ -94,9 +116,9 @@ def _append_arms(prepared: Prepared, progress: Progress) -> None:
     append_arms_to(RunFolder.open(config.folder), prepared.manifest(_versions(config)), plan)
 
 
-def _prepare(config: RunConfig, progress: Progress) -> Prepared:
+def _prepare(config: RunConfig, inputs: Inputs, progress: Progress) -> Prepared:
     started = time.monotonic()
-    prepared = prepare(config)
+    prepared = prepare(config, inputs)
     progress.say(
         f"{len(prepared.instances)} instances, {len(prepared.plan.requests)} requests, "
         f"{prepared.plan.num_prompt_tokens:,} prompt tokens ({time.monotonic() - started:.1f} s)"

@@ -25,7 +25,7 @@ from rel_batch.errors import DataError, EngineError
 from rel_batch.instances import InstanceSet, read_instances
 from rel_batch.instances.hub import HUB, Release, fetch_release
 from rel_batch.launch.setup import constraint_compiler
-from rel_batch.plan import CompileConstraint, Plan, compile_nothing, plan_requests
+from rel_batch.plan import CompileConstraint, Plan, compile_nothing, max_tokens_of, plan_requests
 from rel_batch.prompts import ByteTokenizer, PromptRenderer, load_tokenizer
 from rel_batch.records import Instance, PlannedRequest
 from rel_batch.tasks import task_for
@@ -33,6 +33,8 @@ from rel_batch.tasks import task_for
 _FAKE_COMMIT = "fake"
 # The canary's prompt and reply, with a chat template around them.
 _LEAST_CONTEXT = CANARY_TOKENS + 224
+# Bytes that an arm may put around a question: a chat template, what asks for a form, a reply.
+_MOST_ADDED = 2048
 
 
 @dataclass(frozen=True)
@@ -132,16 +134,64 @@ class Prepared:
         }
 
 
-def prepare(config: RunConfig) -> Prepared:
-    """Read, validate, render and plan. Raises RelBatchError."""
+@dataclass(frozen=True)
+class Inputs:
+    """What a run is made of: all that there is before a tokenizer is loaded.
+
+    Attributes:
+        checkpoint: None for the fake engine.
+    """
+
+    instances: Mapping[str, Instance]
+    skipped: tuple[str, ...]
+    release: Release | None
+    checkpoint: Checkpoint | None
+
+    @property
+    def num_question_bytes(self) -> int:
+        """What is to be tokenised, about."""
+        return sum(len(instance.question) for instance in self.instances.values())
+
+    def most_context_tokens(self, config: RunConfig) -> int:
+        """A context that any request of the run fits, or the longest that the model was made for.
+
+        No tokenizer in use makes more tokens of a text than it has bytes.
+        """
+        if config.model.max_model_len != "auto":
+            return config.model.max_model_len
+        longest = max((len(i.question.encode()) for i in self.instances.values()), default=0)
+        tasks = {instance.task for instance in self.instances.values()}
+        most = _LEAST_CONTEXT + max(
+            (longest + _MOST_ADDED) * (1 + arm.examples)
+            + len((arm.system_prompt or "").encode())
+            + arm.thought_tokens
+            + max(max_tokens_of(arm, task) for task in tasks)
+            for arm in config.arms
+        )
+        limit = self.checkpoint.max_position_embeddings if self.checkpoint else None
+        return most if limit is None else min(most, limit)
+
+
+def read_inputs(config: RunConfig) -> Inputs:
+    """Read and validate the instances, and find the checkpoint. Raises RelBatchError."""
     if config.engine.kind == "vllm":
         _check_engine(config)
     found, release = read_configured(config.instances)
-    instances = {instance.key: instance for instance in found}
-    checkpoint: Checkpoint | None = None
+    return Inputs(
+        instances={instance.key: instance for instance in found},
+        skipped=tuple(found.skipped),
+        release=release,
+        checkpoint=resolve_checkpoint(config.model) if config.engine.kind == "vllm" else None,
+    )
+
+
+def prepare(config: RunConfig, inputs: Inputs | None = None) -> Prepared:
+    """Read, validate, render and plan, with `inputs` where they have been read. Raises
+    RelBatchError."""
+    inputs = inputs or read_inputs(config)
+    instances, checkpoint = inputs.instances, inputs.checkpoint
     tokenizer: Any = ByteTokenizer()
-    if config.engine.kind == "vllm":
-        checkpoint = resolve_checkpoint(config.model)
+    if checkpoint is not None:
         tokenizer = load_tokenizer(
             config.model.tokenizer or str(checkpoint.path),
             revision=None,
@@ -164,8 +214,8 @@ def prepare(config: RunConfig) -> Prepared:
     return Prepared(
         config=config,
         instances=instances,
-        skipped=tuple(found.skipped),
-        release=release,
+        skipped=inputs.skipped,
+        release=inputs.release,
         checkpoint=checkpoint,
         tokenizer=tokenizer,
         renderer=renderer,

@@ -191,7 +191,8 @@ def _work(
         # The other nodes of an engine do not outlive it, so there it is not started again.
         work_here(setup, progress, stop, worker=worker, most_deaths=1 if several else 5)
     else:
-        Supervisor(setup, where, progress, stop, FailureLimit()).run()
+        with Supervisor(setup.config, where, progress, stop, FailureLimit()) as supervisor:
+            supervisor.run(setup)
 
 
 def _requeue_if_useful(

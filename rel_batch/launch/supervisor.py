@@ -1,12 +1,16 @@
 """Several workers of one machine, each a process of its own, and the one process that watches them.
 
-    Supervisor(setup, places(config, None, os.environ), progress, stop, limit).run()
+    with Supervisor(config, places(config, None, os.environ), progress, stop, limit) as supervisor:
+        supervisor.start_early(20_000)     # where planning takes long: engines start meanwhile
+        setup = ...
+        supervisor.run(setup)
 
-A worker is `rel-batch join RUN`, told its place and nothing else; it speaks through the run folder
-alone. The supervisor reads the parts that appear there, has them scored, shows them, and counts
-failures. A worker that is killed gets its claims back into the pool at once, and a successor after
-a pause that grows while nothing is gained; one that ends with an error of its own is not started
-again, and its error is that of the run when no other worker is left.
+A worker is `rel-batch join RUN`, told its place, the settings, and when the run is planned; it
+speaks through the run folder alone. The supervisor reads the parts that appear there, has them
+scored, shows them, and counts failures. A worker that is killed gets its claims back into the pool
+at once, and a successor after a pause that grows while nothing is gained; one that ends with an
+error of its own is not started again, and its error is that of the run when no other worker is
+left.
 
 Surprising: a terminal's Ctrl-C reaches this process alone, since each worker leads a process group,
 and is passed on. When this process is killed, the kernel kills the workers (engine/process.py).
@@ -23,7 +27,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
+from rel_batch.config import RunConfig
 from rel_batch.engine.process import become_parent
 from rel_batch.errors import (
     EXIT_INCOMPLETE,
@@ -83,34 +89,48 @@ class Supervisor:
 
     def __init__(
         self,
-        setup: Setup,
+        config: RunConfig,
         places: Sequence[Place],
         progress: Progress,
         stop: Stop,
         limit: FailureLimit,
     ) -> None:
-        self._setup = setup
-        self._run = setup.run
+        self._config = config
+        self._path = config.folder
         self._progress = progress
         self._stop = stop
         self._limit = limit
-        logs = setup.run.path / "logs"
-        self._slots = [_Slot(p, logs / f"worker-{n}.log") for n, p in enumerate(places)]
+        self._logs = self._path / "logs"
+        self._slots = [_Slot(p, self._logs / f"worker-{n}.log") for n, p in enumerate(places)]
         self._errors: list[RelBatchError] = []
 
-    def run(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_all()
+
+    def start_early(self, max_model_len: int) -> None:
+        """Start workers before the run is planned: their engines with this context. Raises
+        RelBatchError."""
+        become_parent()
+        make_folder(self._logs, parents=True)
+        for slot in self._slots:
+            self._start(slot, max_model_len)
+
+    def run(self, setup: Setup) -> None:
         """Raises StopRequested and RelBatchError; no worker outlives this call."""
         become_parent()
-        make_folder(self._run.path / "logs")
-        total = self._setup.index.num_requests
-        self._seen = set(self._run.list_parts().published)
-        self._progress.begin(total, total - self._setup.num_missing)
-        self._progress.say(
-            f"{len(self._slots)} workers; what they say is in {self._slots[0].log_file.parent}"
-        )
+        make_folder(self._logs)
+        self._run = setup.run
+        self._seen = set(setup.run.list_parts().published)
+        self._progress.begin(setup.index.num_requests, setup.index.num_requests - setup.num_missing)
+        self._progress.say(f"{len(self._slots)} workers; what they say is in {self._logs}")
+        for slot in self._slots:
+            self._tell(slot, "the run is planned")
         try:
             with background_scoring(
-                self._run, self._setup.config.scoring, self._progress.scored
+                setup.run, self._config.scoring, self._progress.scored
             ) as scorer:
                 try:
                     while self._look(scorer):
@@ -120,7 +140,7 @@ class Supervisor:
                 self._read_parts(scorer)
         finally:
             self._progress.end()
-        if self._errors and self._setup.counted_again().num_missing:
+        if self._errors and setup.counted_again().num_missing:
             raise self._errors[0]
 
     def _look(self, scorer: ScoreInBackground) -> bool:
@@ -155,18 +175,20 @@ class Supervisor:
         scorer.report()
         return gained
 
-    def _start(self, slot: _Slot) -> None:
+    def _start(self, slot: _Slot, early_max_model_len: int | None = None) -> None:
         slot.worker, slot.starts_at = new_worker_id(), None
-        command = [sys.executable, "-m", "rel_batch", "join", str(self._run.path)]
+        command = [sys.executable, "-m", "rel_batch", "join", str(self._path)]
         command += ["--worker", slot.worker, "--supervised"]
         if slot.place.cpus:
             command += ["--cpus", ",".join(map(str, slot.place.cpus))]
+        if early_max_model_len is not None:
+            command += ["--early", str(early_max_model_len)]
         slot.log_start = slot.log_file.stat().st_size if slot.log_file.exists() else 0
         try:
             with slot.log_file.open("ab") as log:
                 slot.process = subprocess.Popen(  # noqa: S603  (this program itself)
                     command,
-                    env=slot.place.environment(self._setup.config, os.environ),
+                    env=slot.place.environment(self._config, os.environ),
                     stdin=subprocess.PIPE,
                     stdout=log,
                     stderr=log,
@@ -175,18 +197,22 @@ class Supervisor:
         except OSError as error:
             raise LaunchError(f"cannot start a worker: {error}") from error
         # Settings that are no part of the run's identity may differ from those that it has stored.
-        assert slot.process.stdin is not None
-        settings = self._setup.config.model_dump_json(exclude={"slurm"})
-        # One that has ended already is buried at the next look.
-        with contextlib.suppress(BrokenPipeError), slot.process.stdin as stdin:
-            stdin.write(settings.encode())
+        self._tell(slot, self._config.model_dump_json(exclude={"slurm"}))
+        if early_max_model_len is None:
+            self._tell(slot, "the run is planned")
+
+    def _tell(self, slot: _Slot, line: str) -> None:
+        """Write a line to a worker. One that has ended already is buried at the next look."""
+        assert slot.process is None or slot.process.stdin is not None
+        if slot.process is not None and slot.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                slot.process.stdin.write(f"{line}\n".encode())
+                slot.process.stdin.flush()
 
     def _bury(self, slot: _Slot) -> None:
         assert slot.process is not None
         code = slot.process.returncode
-        _kill_group(slot.process.pid)
-        slot.process = None
-        release_dead(self._run.path, slot.worker, _end_of(code))
+        self._forget(slot, _end_of(code))
         if code in (EXIT_OK, EXIT_INCOMPLETE):
             return
         if code > 0:
@@ -227,10 +253,18 @@ class Supervisor:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     slot.process.wait(max(0.0, deadline - time.monotonic()))
             finally:
-                _kill_group(slot.process.pid)
-                slot.process.wait()
-                slot.process = None
-            release_dead(self._run.path, slot.worker)
+                self._forget(slot)
+
+    def _forget(self, slot: _Slot, end: End | None = None) -> None:
+        """See to it that a worker is gone, and give back what it had."""
+        process, slot.process = slot.process, None
+        assert process is not None
+        _kill_group(process.pid)
+        process.wait()
+        if process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+        release_dead(self._path, slot.worker, end)
 
 
 def _end_of(code: int) -> End | None:

@@ -11,10 +11,25 @@ from pathlib import Path
 
 import pytest
 
+from rel_batch.config import validate_config
+from rel_batch.launch import local
 from rel_batch.store import RunFolder
 from rel_batch.store.claims import CLAIMS, file_system_now, read_survey
 
 pytestmark = pytest.mark.engine
+
+
+class Silent:
+    def say(self, message: str) -> None: ...
+
+    def begin(self, total: int, finished: int) -> None: ...
+
+    def completed(self, completion: object) -> None: ...
+
+    def scored(self, tally: object) -> None: ...
+
+    def end(self) -> None: ...
+
 
 CONFIG = """
 run: two
@@ -121,3 +136,27 @@ def _session_of(stat: Path) -> int | None:
     except OSError:
         return None
     return None if fields[0] == "Z" else int(fields[3])
+
+
+def test_an_engine_that_was_started_before_the_plan_does_the_run(
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_takes_long_to_plan", lambda *_: True)
+    config = validate_config(
+        {
+            "run": "early",
+            "output_dir": str(tmp_path),
+            "model": {"path": str(tiny_llama)},
+            "instances": {"tasks": ["REL-C1"]},
+            "engine": {"cpu_kv_cache_gib": 1},
+            "arms": [{"name": "format"}],
+        },
+        "test",
+    )
+    outcome = local.run_locally(config, Silent())
+    rows = list(outcome.run.iter_completions())
+    assert outcome.num_missing == 0
+    assert {row.status for row in rows} == {"ok"}
+    said = (config.folder / "logs" / "worker-0.log").read_text(encoding="utf-8")
+    assert said.count("starting vllm") == 1
+    assert "engine ready" in said
