@@ -2,10 +2,10 @@
 
     python benchmarks/scoring_lag.py [--rates 30 100] [--rows 600] [--repeats 5]
 
-An engine that gives the reference replies of REL-C3, the slowest to score, at a fixed rate of
-completions a second, and a whole run around it. A GPU that writes 13,500 tokens a second finishes
-30 such replies in one. Two times are taken from the last completion on: until every score is
-published, and until the run is over, with its parts merged.
+An engine that takes 8 s to start, as few do, and then gives the reference replies of REL-C3, the
+slowest to score, at a fixed rate of completions a second; and a whole run around it. A GPU that
+writes 13,500 tokens a second finishes 30 such replies in one. Two times are taken from the last
+completion on: until every score is published, and until the run is over, with its parts merged.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from rel_batch.engine.fake import FakeEngine, oracle_replies
 from rel_batch.launch import joining, local
 from rel_batch.launch.background import num_processes
 from rel_batch.records import Completion, Request
+
+STARTING_S = 8.0
 
 
 class Paced(FakeEngine):
@@ -68,6 +70,7 @@ def one_run(rate: float, source: str) -> tuple[float, float]:
         )
 
         def load(setup: Any, *_: object) -> Paced:
+            time.sleep(STARTING_S)
             engine = Paced(oracle_replies(setup.instances))
             engine.rate = rate
             return engine
