@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import statistics
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -56,6 +57,8 @@ def repeated(
         names = list(sides) if repeat % 2 == 0 else list(reversed(sides))
         for name in names:
             figures[name].append(sides[name]())
+            # Long ones are stopped, at times: what was measured until then is not lost.
+            print(f"{repeat + 1}/{repeats} {name}: {figures[name][-1]:,.4g}", file=sys.stderr)
     return figures
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from repeated import publish
 
-from rel_batch.instances import read_instances
+from rel_batch.instances import instance_of, read_instances
 from rel_batch.judge import score_reply
 from rel_batch.records import Instance
 from rel_batch.tasks import TASKS, task_for
@@ -82,7 +82,9 @@ def _score_one(instance: Instance, reply: str) -> float:
 def _fresh(number: int) -> list[Instance]:
     from rel_batch.instances.generate import generate
 
-    return [instance for task in TASKS for instance in generate(task, per_level=number, seed=0)]
+    return [
+        instance_of(record) for task in TASKS for record in generate(task, per_level=number, seed=0)
+    ]
 
 
 def main() -> None:
