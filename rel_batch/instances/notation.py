@@ -35,7 +35,7 @@ def with_taxa_names(record: RawRecord, notation: Proven) -> RawRecord:
 
 def in_names(taxa: Sequence[object], names: Sequence[str], notation: Proven) -> list[str]:
     """Taxa in the given notation as names. Raises FieldError."""
-    ordered = sorted(names)
+    ordered, known = sorted(names), set(names)
     named: list[str] = []
     for taxon in taxa:
         if notation == "positions":
@@ -43,7 +43,7 @@ def in_names(taxa: Sequence[object], names: Sequence[str], notation: Proven) -> 
                 problem = f"expected positions 0-{len(ordered) - 1}, found {taxon!r:.80}"
                 raise FieldError("answer.taxa", problem)
             named.append(ordered[taxon])
-        elif (type(taxon) is int or isinstance(taxon, str)) and str(taxon) in names:
+        elif (type(taxon) is int or isinstance(taxon, str)) and str(taxon) in known:
             named.append(str(taxon))
         else:
             raise FieldError("answer.taxa", f"{taxon!r:.80} is no name of the alignment")
