@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from tiny_checkpoints import tiny_checkpoint
 from xdist.scheduler import LoadScopeScheduling  # pyright: ignore[reportMissingTypeStubs]
@@ -29,6 +30,10 @@ REQUIRE_ALL = os.environ.get("REL_BATCH_REQUIRE_ALL") == "1"
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / ".cache" / "pycache")
+
+# No test is timed: how fast a machine is says nothing about what the rule says.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
