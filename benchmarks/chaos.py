@@ -37,7 +37,9 @@ from typing import Any
 from rel_batch.cli import main as main_of_rel_batch
 from rel_batch.instances import read_instances
 from rel_batch.store import RunFolder
-from rel_batch.store.claims import CLAIMS, file_system_now, read_survey
+from rel_batch.store.claim_files import CLAIMS
+from rel_batch.store.clock import file_system_now
+from rel_batch.store.survey import read_survey
 from rel_batch.tasks import task_for
 
 CONFIG = """

@@ -41,7 +41,8 @@ from rel_batch.plan import plan_requests
 from rel_batch.prompts import ByteTokenizer, PromptRenderer
 from rel_batch.records import Instance, PlannedRequest, Request
 from rel_batch.store.chunks import ChunkSize
-from rel_batch.store.claims import Claims, FileClock
+from rel_batch.store.claims import Claims
+from rel_batch.store.clock import FileClock
 from rel_batch.worker import supply as supply_module
 from rel_batch.worker.deaths import Deaths
 from rel_batch.worker.supply import Supply
@@ -56,7 +57,6 @@ LENGTHS = {
     "REL-C3": (1_000, (372, 796), (441, 1_501), 2_048),
     "REL-C4": (1_000, (1_472, 2_828), (120, 600), 768),
 }
-HEARTBEAT_S = 10.0
 TIMEOUT_S = 120.0
 FLUSH_S = 30.0
 
@@ -78,7 +78,8 @@ class Engine:
 class Scenario:
     """Workers, their engine, and whether they are preempted (`life_s` on average).
 
-    `thought` is the median length of a thought and its bound, in tokens.
+    `thought` is the median length of a thought and its bound, in tokens; `seed` decides when
+    workers die, and which of several that ask has a chunk.
     """
 
     workers: int
@@ -89,6 +90,7 @@ class Scenario:
     load_s: float
     life_s: float = math.inf
     away_s: float = 120.0
+    seed: int = 0
 
 
 SCENARIOS = {
@@ -139,7 +141,7 @@ def num_tokens(request: PlannedRequest, thought: tuple[int, int]) -> int:
 
 def life_of(scenario: Scenario, number: int) -> list[tuple[float, float, bool]]:
     """When a worker is there, loading included, and whether it then dies without a word."""
-    dice = random.Random(number)
+    dice = random.Random(scenario.seed * 1_000_000 + number)
     now = dice.uniform(0, scenario.start_over_s)
     lives: list[tuple[float, float, bool]] = []
     while now < 10 * 86_400:
@@ -259,7 +261,9 @@ class Claiming:
 
     def __init__(self, run: Rows, sizes: dict[int, ChunkSize], clock: Clock, name: str) -> None:
         self._publisher = Publisher(run, clock)
-        self.claims = Claims(run.path, timeout_s=TIMEOUT_S, worker=name, clock=clock)
+        # Each on a machine of its own: that its process is gone is for nobody to see.
+        info = {"machine": name}
+        self.claims = Claims(run.path, timeout_s=TIMEOUT_S, worker=name, info=info, clock=clock)
         self.claims.sweep()
         todo = {c: s for c, s in sizes.items() if len(run.finished[c]) < s.num_requests}
         stand_ins: Any = (run, todo, self.claims, Deaths(run.path), Stop())
@@ -282,8 +286,9 @@ class Claiming:
             self._publisher.add(request.chunk, request.key)
             self._supply.settle(request.chunk)
 
-    def beat(self) -> None:
+    def beat(self) -> float:
         self.claims.beat()
+        return self.claims.beat_every_s
 
     def end(self, *, silently: bool) -> None:
         if not silently:
@@ -304,8 +309,8 @@ class Sharded:
     def finish(self, request: PlannedRequest) -> None:
         self._rows.publish(request.chunk, [request.key])
 
-    def beat(self) -> None:
-        pass
+    def beat(self) -> float:
+        return math.inf
 
     def end(self, *, silently: bool) -> None:
         pass
@@ -350,8 +355,11 @@ class Life:
         return self.at + steps * self.engine.step_s(len(self.active)) / self.speed
 
 
-def simulate(scenario: Scenario, rows: Rows, clock: Clock, make: Any, poll_s: float) -> float:
-    """Seconds until every request has a row."""
+def simulate(
+    scenario: Scenario, rows: Rows, clock: Clock, make: Any, poll_s: float
+) -> tuple[float, float]:
+    """Seconds until all but one in a thousand requests have a row, and until every one has."""
+    few, nearly_s = rows.num_left // 1_000, math.inf
     events: list[tuple[float, int, str, int, Any]] = []
     order = itertools.count()
 
@@ -390,11 +398,13 @@ def simulate(scenario: Scenario, rows: Rows, clock: Clock, make: Any, poll_s: fl
     while rows.num_left:
         now, _, what, number, life = heapq.heappop(events)
         clock.now = clock.start + now
+        if rows.num_left <= few:
+            nearly_s = min(nearly_s, now)
         if what == "start":
             worker = make(number, f"w{next(names)}")
             life = Life(worker, scenario.engine, scenario.thought, speed_of(number), at=now)
             alive[number] = life
-            at(now + HEARTBEAT_S, "beat", number, life)
+            at(now + worker.beat(), "beat", number, life)
             feed(number, life, now)
         elif what == "end":
             if number in alive:
@@ -403,8 +413,7 @@ def simulate(scenario: Scenario, rows: Rows, clock: Clock, make: Any, poll_s: fl
         elif alive.get(number) is not life:
             continue
         elif what == "beat":
-            life.worker.beat()
-            at(now + HEARTBEAT_S, "beat", number, life)
+            at(now + life.worker.beat(), "beat", number, life)
         elif what == "poll":
             life.polls = False
             life.advance(now)
@@ -414,7 +423,7 @@ def simulate(scenario: Scenario, rows: Rows, clock: Clock, make: Any, poll_s: fl
             while life.active and life.active[0][0] <= life.steps + 1e-6:
                 life.worker.finish(heapq.heappop(life.active)[2])
             feed(number, life, now)
-    return clock.now - clock.start
+    return min(nearly_s, clock.now - clock.start), clock.now - clock.start
 
 
 def ideal_s(scenario: Scenario, requests: tuple[PlannedRequest, ...]) -> float:
@@ -470,6 +479,7 @@ def measured(name: str, scenario: Scenario) -> dict[str, Any]:
     poll_s = max(2.0, scenario.workers / 256)
     in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     for strategy in ("claims", "static"):
+        random.seed(scenario.seed)  # workers that find the same chunk free choose at random
         path = Path(tempfile.mkdtemp(dir=in_memory))
         clock = Clock()
         rows = Rows(path, requests)
@@ -485,16 +495,18 @@ def measured(name: str, scenario: Scenario) -> dict[str, Any]:
             return Claiming(rows, sizes, clock, worker)
 
         try:
-            makespan = simulate(scenario, rows, clock, make, poll_s)
+            nearly, makespan = simulate(scenario, rows, clock, make, poll_s)
         finally:
             shutil.rmtree(path)
         found[f"{strategy}_s"] = round(makespan)
         found[f"{strategy}_over_ideal"] = round(makespan / ideal, 3)
+        found[f"{strategy}_all_but_a_thousandth_over_ideal"] = round(nearly / ideal, 3)
         found[f"{strategy}_repeated"] = rows.num_repeated
         print(
             f"{name}: {scenario.workers} workers, {len(requests):,} requests in {len(sizes):,} "
             f"chunks, {strategy}: {makespan:,.0f} s, {makespan / ideal:.3f} of the ideal "
-            f"{ideal:,.0f} s ({real_time.perf_counter() - started:.0f} s to simulate)",
+            f"{ideal:,.0f} s, all but a thousandth at {nearly / ideal:.3f} "
+            f"({real_time.perf_counter() - started:.0f} s to simulate)",
             flush=True,
         )
     return found
@@ -512,12 +524,13 @@ def main() -> None:
     parser.add_argument("--scenario", choices=[*SCENARIOS, "all"], default="all")
     parser.add_argument("--samples", type=int, help="Of each instance and arm.")
     parser.add_argument("--workers", type=int)
+    parser.add_argument("--seed", type=int, default=0, help="Of who chooses what, and who dies.")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results: list[dict[str, Any]] = []
     for name, scenario in SCENARIOS.items():
         if options.scenario in (name, "all"):
-            changes = {k: v for k in ("samples", "workers") if (v := getattr(options, k))}
+            changes = {k: v for k in ("samples", "workers", "seed") if (v := getattr(options, k))}
             results.append(measured(name, dataclasses.replace(scenario, **changes)))
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))

@@ -31,8 +31,8 @@ from typing import Any
 from rel_batch.plan import COST_OF_OUTPUT_TOKEN
 from rel_batch.records import STATUSES
 from rel_batch.store import FileGoneError, RunFolder
-from rel_batch.store.claims import Survey, read_survey
 from rel_batch.store.parts import merged_number
+from rel_batch.store.survey import Survey, read_survey
 from rel_batch.store.tally import Tally
 from rel_batch.store.work import Work
 

@@ -46,7 +46,8 @@ from rel_batch.launch.devices import Place
 from rel_batch.launch.progress import Progress
 from rel_batch.launch.setup import Setup
 from rel_batch.store import make_folder
-from rel_batch.store.claims import new_worker_id, release_dead
+from rel_batch.store.claim_files import release_dead
+from rel_batch.store.claims import new_worker_id
 from rel_batch.store.disk import FileGoneError
 from rel_batch.store.flight import End
 from rel_batch.worker import FailureLimit, Stop

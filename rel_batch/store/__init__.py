@@ -5,8 +5,9 @@
 
 `run_folder.py` says what is where; `disk.py` how a file becomes complete or absent;
 `manifest.py` how a folder becomes one run; `schemas.py` what the rows are; `parts.py` which row
-of a request counts; `compaction.py` merges parts; `claims.py` who works on what; `export.py`
-writes everything about a run into one file; `tables.py` a report's small tables.
+of a request counts; `compaction.py` merges parts; `claims.py` how a worker gets its chunks,
+`survey.py` who has which; `export.py` writes everything about a run into one file; `tables.py` a
+report's small tables.
 """
 
 from rel_batch.store.compaction import Compaction, compact

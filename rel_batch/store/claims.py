@@ -16,10 +16,14 @@ where the worker ran on this machine and its process is gone: who manages to unl
 worker's name may claim the chunk like any other. So each step has one winner, and a worker that
 dies between two of them leaves nothing that would have to be mended.
 
-Times are those of the file system that holds the run (`FileClock`), never of the machine.
-Surprising: a worker that was suspended for longer than `timeout_s` cannot know whether it still
-has its chunks, so it looks (`beat`), and `holds` is False for those that it lost. What it publishes
-before it looks is harmless: readers take the first of two rows of one request.
+Whoever has nothing else to do need not wait for so long: a worker that has missed several beats is
+a suspect (`suspect_after_s`), and most suspects are dead. Taking a chunk from one that lives loses
+no row: what it had not published of that chunk is made again.
+
+Times are those of the file system that holds the run (`clock.py`), never of the machine.
+Surprising: a worker that was suspended for longer than that cannot know whether it still has its
+chunks, so it looks (`beat`), and `holds` is False for those that it lost. What it publishes before
+it looks is harmless: readers take the first of two rows of one request.
 """
 
 from __future__ import annotations
@@ -33,129 +37,36 @@ import secrets
 import shutil
 import socket
 import threading
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from rel_batch.errors import StoreError
+from rel_batch.store.claim_files import (
+    CHUNK,
+    CLAIMS,
+    WORKER,
+    claim_file,
+    info_in,
+    owner_of,
+    release_claim,
+    release_dead,
+)
+from rel_batch.store.clock import FileClock
 from rel_batch.store.disk import disk_errors, file_names, make_folder, writing
-from rel_batch.store.flight import End, Flight, bury
+from rel_batch.store.flight import End, Flight
 from rel_batch.store.machine import has_ended, this_process
 
-CLAIMS = "claims"
-_CHUNK = re.compile(r"chunk-(\d{5,9})", re.ASCII)
-_ID = r"worker-([A-Za-z0-9][A-Za-z0-9_-]*)"
-_CLAIM = re.compile(_ID, re.ASCII)
-_WORKER = re.compile(_ID + r"\.json", re.ASCII)
-
-
-class FileClock:
-    """The time as the file system has it: what it writes beside a file that is touched now."""
-
-    def touch(self, file: Path) -> float:
-        """Make `file` as new as anything can be, and give the time. Raises OSError."""
-        os.utime(file)  # without a time of ours: a network file system takes its server's
-        return self.time_of(file)
-
-    def time_of(self, path: Path) -> float:
-        """When `path` was touched last. Raises OSError."""
-        # NFS answers stat() from memory, for up to a minute, but not after open().
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            return os.fstat(descriptor).st_mtime
-        finally:
-            os.close(descriptor)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerRecord:
-    """What is known of a worker.
-
-    Attributes:
-        worker: its id, unique among all workers of all times.
-        heartbeat_age_s: since it was last heard of, by the file system's clock.
-        info: what it says of itself: host, pid, started (UTC, ISO 8601), and whatever its
-            launcher adds.
-    """
-
-    worker: str
-    heartbeat_age_s: float
-    info: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimRecord:
-    """Who has a chunk, and for how long already."""
-
-    chunk: int
-    worker: str
-    age_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """All workers and claims at one moment, those of the dead included."""
-
-    workers: tuple[WorkerRecord, ...]
-    claims: tuple[ClaimRecord, ...]
+# How often a worker says that it lives, and how many beats it may miss before it is a suspect.
+_BEAT_EVERY_S = 10.0
+_BEATS_MISSED = 4
 
 
 def new_worker_id() -> str:
     """An id for a worker: short, readable, and never given twice."""
     host = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname()).strip("-")[:24] or "host"
     return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"
-
-
-def file_system_now(run_path: Path) -> float:
-    """The time by the clock of the file system, or the machine's where nothing can be written."""
-    probe = run_path / f".clock-{secrets.token_hex(6)}.tmp"
-    try:
-        probe.touch()
-        try:
-            return probe.stat().st_mtime
-        finally:
-            probe.unlink(missing_ok=True)
-    except OSError:
-        return time.time()
-
-
-def read_survey(run_path: Path, *, now: float, clock: FileClock | None = None) -> Survey:
-    """All workers and claims, for whoever watches. `now` is `file_system_now`'s. Only reads."""
-    clock = clock or FileClock()
-    folder = run_path / CLAIMS
-    workers: list[WorkerRecord] = []
-    claims: list[ClaimRecord] = []
-    for name in sorted(file_names(folder)):
-        # Whatever goes away while it is looked at was not there.
-        with contextlib.suppress(OSError):
-            if found := _WORKER.fullmatch(name):
-                age_s = max(0.0, now - clock.time_of(folder / name))
-                workers.append(WorkerRecord(found[1], age_s, _info(folder / name)))
-            elif found := _CHUNK.fullmatch(name):
-                owner = _owner(folder / name)
-                if owner is not None:
-                    age_s = max(0.0, now - _claim_file(folder / name, owner).stat().st_mtime)
-                    claims.append(ClaimRecord(int(found[1]), owner, age_s))
-    return Survey(tuple(workers), tuple(claims))
-
-
-def release_dead(run_path: Path, worker: str, end: End | None = None) -> None:
-    """Give back what a worker had that is known to have ended.
-
-    `end` says how, where what it had in its engine may have to do with it. Raises StoreError.
-    """
-    folder = run_path / CLAIMS
-    with disk_errors("clear", folder):
-        # First, so that whoever claims its chunks next knows.
-        bury(folder, worker, end)
-        for name in file_names(folder):
-            if _CHUNK.fullmatch(name):
-                _release(folder / name, worker)
-        (folder / f"worker-{worker}.json").unlink(missing_ok=True)
-        shutil.rmtree(folder / f".claim-{worker}.tmp", ignore_errors=True)
 
 
 class Claims:
@@ -176,6 +87,8 @@ class Claims:
         """Join the run's workers. `info` is told to whoever watches. Raises StoreError."""
         self.worker = worker or new_worker_id()
         self.timeout_s = timeout_s
+        self.beat_every_s = min(_BEAT_EVERY_S, timeout_s / 12)
+        self.suspect_after_s = _BEATS_MISSED * self.beat_every_s
         self._run_path = run_path
         self._folder = run_path / CLAIMS
         self._clock = clock or FileClock()
@@ -202,28 +115,33 @@ class Claims:
         for name in file_names(self._folder):
             # Looked at before it is matched: a thousand workers have thousands of names here.
             if name.startswith("chunk-"):
-                if found := _CHUNK.fullmatch(name):
+                if found := CHUNK.fullmatch(name):
                     chunks.add(int(found[1]))
-            elif name.startswith("worker-") and _WORKER.fullmatch(name):
+            elif name.startswith("worker-") and WORKER.fullmatch(name):
                 num_workers += 1
         return frozenset(chunks), max(num_workers, 1)
 
     def owner(self, chunk: int) -> str | None:
         """The worker that has `chunk`; None where it is free. Raises StoreError."""
         with disk_errors("read", self._chunk(chunk)):
-            return _owner(self._chunk(chunk))
+            return owner_of(self._chunk(chunk))
 
     # What this worker does.
 
     def claim(self, chunk: int) -> bool:
         """Get `chunk`, from nobody or from a worker that has died. Raises StoreError."""
         with self._lock, disk_errors("claim", self._chunk(chunk)):
-            # Noted first: what is interrupted after the rename is then still given back.
-            self._held.add(chunk)
-            if self._place(chunk) or (self._evict(chunk) and self._place(chunk)):
-                return True
-            self._held.discard(chunk)
-            return False
+            return self._try(chunk) or self._take_over(chunk, self.timeout_s)
+
+    def take_over(self, chunk: int, *, of_suspect: bool = False) -> bool:
+        """Get `chunk` from a worker that has died; cheaper than `claim` where one surely lives.
+
+        With `of_suspect` also from one of which nothing was heard for `suspect_after_s`. Raises
+        StoreError.
+        """
+        silence_s = self.suspect_after_s if of_suspect else self.timeout_s
+        with self._lock, disk_errors("claim", self._chunk(chunk)):
+            return self._take_over(chunk, silence_s)
 
     def holds(self, chunk: int) -> bool:
         """Whether this worker still has `chunk`, as far as it knows."""
@@ -234,7 +152,7 @@ class Claims:
         """Give `chunk` back. Raises StoreError."""
         with self._lock, disk_errors("release", self._chunk(chunk)):
             self._held.discard(chunk)
-            _release(self._chunk(chunk), self.worker)
+            release_claim(self._chunk(chunk), self.worker)
 
     def beat(self) -> frozenset[int]:
         """Say that this worker lives, and give the chunks that it lost because it was late.
@@ -251,9 +169,9 @@ class Claims:
                 self._appear()
                 self._beaten = self._beat_file()
             else:
-                if self._beaten - before <= self.timeout_s:
+                if self._beaten - before <= self.suspect_after_s:
                     return frozenset()
-            lost = {c for c in self._held if not _claim_file(self._chunk(c), self.worker).exists()}
+            lost = {c for c in self._held if not claim_file(self._chunk(c), self.worker).exists()}
             self._held -= lost
             return frozenset(lost)
 
@@ -263,27 +181,30 @@ class Claims:
         Raises StoreError.
         """
         with self._lock, disk_errors("clear", self._folder):
-            for name in file_names(self._folder):
-                if found := _WORKER.fullmatch(name):
-                    file = self._folder / name
-                    if found[1] != self.worker and self._is_dead(found[1], file):
-                        # A machine that went silent is no request's fault.
-                        end: End | None = "killed" if has_ended(_info(file)) else None
-                        release_dead(self._run_path, found[1], end)
-                elif _CHUNK.fullmatch(name):
-                    owner = _owner(self._folder / name)
-                    if owner is None:
-                        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                            self._clear_ownerless(self._folder / name)
-                    elif owner != self.worker and self._is_dead(owner, self._folder / name):
-                        _release(self._folder / name, owner)
+            names = file_names(self._folder)
+            alive = {self.worker}
+            for found in filter(None, map(WORKER.fullmatch, names)):
+                worker, file = found[1], self._folder / found[0]
+                if worker in alive or not self._is_dead(worker, file, self.timeout_s):
+                    alive.add(worker)
+                    continue
+                # A machine that went silent is no request's fault.
+                end: End | None = "killed" if has_ended(info_in(file)) else None
+                release_dead(self._run_path, worker, end)
+            for folder in (self._folder / name for name in names if CHUNK.fullmatch(name)):
+                owner = owner_of(folder)
+                if owner is None:
+                    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                        self._clear_ownerless(folder)
+                elif owner not in alive and self._is_dead(owner, folder, self.timeout_s):
+                    release_claim(folder, owner)
 
     def close(self) -> None:
         """Give everything back and leave. Raises StoreError."""
         with self._lock, disk_errors("clear", self._folder):
             self._closed = True
             for chunk in self._held:
-                _release(self._chunk(chunk), self.worker)
+                release_claim(self._chunk(chunk), self.worker)
             self._held.clear()
             self.flight.close()
             self._file.unlink(missing_ok=True)
@@ -319,6 +240,17 @@ class Claims:
     def _beat_file(self) -> float:
         return self._clock.touch(self._file)
 
+    def _try(self, chunk: int) -> bool:
+        # Noted first: what is interrupted after the rename is then still given back.
+        self._held.add(chunk)
+        if self._place(chunk):
+            return True
+        self._held.discard(chunk)
+        return False
+
+    def _take_over(self, chunk: int, silence_s: float) -> bool:
+        return self._evict(chunk, silence_s) and self._try(chunk)
+
     def _place(self, chunk: int) -> bool:
         """Rename a folder with this worker's name in it to the chunk's; False if it is taken."""
         for _ in range(2):
@@ -327,7 +259,7 @@ class Claims:
                 self._prepared.rename(self._chunk(chunk))
             except FileNotFoundError:  # the worker was late, or somebody has cleared claims/
                 # NFS may lose the answer to a rename that was made, and then finds nothing.
-                if _claim_file(self._chunk(chunk), self.worker).exists():
+                if claim_file(self._chunk(chunk), self.worker).exists():
                     return True
                 self._appear()
             except OSError as error:
@@ -341,7 +273,7 @@ class Claims:
                 raise
             else:
                 # A rename keeps the time at which the folder was made.
-                self._clock.touch(_claim_file(self._chunk(chunk), self.worker))
+                self._clock.touch(claim_file(self._chunk(chunk), self.worker))
                 return True
         return False
 
@@ -351,41 +283,41 @@ class Claims:
         except FileNotFoundError:
             self._appear()
             self._prepared.mkdir(exist_ok=True)
-        _claim_file(self._prepared, self.worker).touch()
+        claim_file(self._prepared, self.worker).touch()
 
-    def _evict(self, chunk: int) -> bool:
+    def _evict(self, chunk: int, silence_s: float) -> bool:
         """Whether the chunk was free, or its worker dead and this one the first to see it."""
         folder = self._chunk(chunk)
         try:
-            owner = _owner(folder)
+            owner = owner_of(folder)
             if owner is None:
                 return self._clear_ownerless(folder)
             if owner == self.worker:
                 return False
-            if not self._is_dead(owner, folder):
+            if not self._is_dead(owner, folder, silence_s):
                 return False
-            _claim_file(folder, owner).unlink()
+            claim_file(folder, owner).unlink()
         except FileNotFoundError:
             return False  # another one was faster
         return True
 
-    def _is_dead(self, worker: str, seen_at: Path) -> bool:
-        """Whether a worker was not heard of for too long, or is known to be gone.
+    def _is_dead(self, worker: str, seen_at: Path, silence_s: float) -> bool:
+        """Whether a worker was not heard of for so long, or is known to be gone.
 
         `seen_at` is a sign of life beside its heartbeat, which a network file system may show late.
         """
         file = self._folder / f"worker-{worker}.json"
-        if has_ended(_info(file)):
+        if has_ended(info_in(file)):
             return True
         newest = 0.0
-        for sign in (file, seen_at, _claim_file(seen_at, worker)):
+        for sign in (file, seen_at, claim_file(seen_at, worker)):
             with contextlib.suppress(OSError):
                 newest = max(newest, self._clock.time_of(sign))
-        if newest > self._beaten - self.timeout_s:
-            return False
+            if newest > self._beaten - silence_s:
+                return False
         # Measured from a beat that may be old itself, a worker looks younger than it is, never
         # older; so only now is a new beat worth its cost.
-        return self._clock.touch(self._file) - newest > self.timeout_s
+        return self._clock.touch(self._file) - newest > silence_s
 
     def _clear_ownerless(self, folder: Path) -> bool:
         """Make a folder that holds no worker's name free: at once if empty, else when it is old."""
@@ -398,34 +330,3 @@ class Claims:
         # Somebody's files (a file manager's, an editor's): set aside, not deleted.
         folder.rename(self._folder / f".stray-{secrets.token_hex(6)}")
         return True
-
-
-def _claim_file(folder: Path, worker: str) -> Path:
-    return folder / f"worker-{worker}"
-
-
-def _owner(folder: Path) -> str | None:
-    """The worker whose name is in a chunk's folder. Raises OSError."""
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    # A file that NFS keeps for somebody who still reads it, or that a person left, is no worker.
-    return next((found[1] for name in sorted(names) if (found := _CLAIM.fullmatch(name))), None)
-
-
-def _release(folder: Path, worker: str) -> None:
-    # Only this worker's own name, and the folder only where that leaves it empty: the claim of
-    # another one is never touched.
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        _claim_file(folder, worker).unlink()
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-
-
-def _info(file: Path) -> Mapping[str, Any]:
-    try:
-        value: Any = json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}

@@ -27,7 +27,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from rel_batch.errors import StoreError
-from rel_batch.store.claims import file_system_now
+from rel_batch.store.clock import file_system_now
 from rel_batch.store.disk import FileGoneError, NameTakenError, disk_errors, file_names
 from rel_batch.store.merging import mergeable_parts, write_merged
 from rel_batch.store.parquet import read_columns, read_notes

@@ -10,6 +10,7 @@ which the process started are told, too.
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 from collections.abc import Mapping
@@ -37,6 +38,7 @@ def has_ended(info: Mapping[str, Any]) -> bool:
     return _process_started(pid) != info.get("process_started")
 
 
+@functools.cache
 def _machine() -> str | None:
     """What tells this machine, its boot and its process numbers from others; Linux only."""
     try:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from rel_batch.store import write_file
-from rel_batch.store.claims import CLAIMS
+from rel_batch.store.claim_files import CLAIMS
 from rel_batch.store.disk import file_names, make_folder
 from rel_batch.store.flight import End, end_of, read_flight
 
@@ -54,7 +54,7 @@ class Deaths:
     def refresh(self) -> None:
         """Read the deaths that others have noted. Raises StoreError."""
         for name in file_names(self._folder):
-            if name in self._read:
+            if not name.startswith("death-") or name in self._read:
                 continue
             # A file that is gone or no JSON counts for nothing.
             with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):

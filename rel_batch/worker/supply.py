@@ -24,6 +24,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rel_batch.engine import failed_completion
@@ -41,6 +42,8 @@ _CAUTIOUS = 16
 # Looking again when nothing was free: after so many seconds, then after more and more.
 _FIRST_LOOK_S = 0.05
 _LAST_LOOK_S = 5.0
+# All that wait together look no oftener than this: a look reads the whole folder of claims.
+_MOST_LOOKS_PER_S = 64
 # Looking again when this worker had enough, if not before: others may have left or died.
 _ENOUGH_S = 30.0
 # How long a list of the published parts is believed.
@@ -285,15 +288,20 @@ class Supply(Iterator[Request | None]):
         others = [chunk for chunk in present if chunk in self._todo and chunk not in self._open]
         asked = _HELD_ASKED if free else _HELD_ASKED_IDLE if held_cost <= 0 else 0
         asked = random.sample(others, min(len(others), asked))
-        if self._claim_one(asked, of_dead=True) or self._claim_one(free):
+        # While there is something else to do, a suspect may yet come back.
+        take_over = partial(self._claims.take_over, of_suspect=not free)
+        if self._claim_one(asked, take_over) or self._claim_one(free):
             self._look_after_s = 0.0
             return True
         self._looked = time.monotonic()
         after_s = max(_FIRST_LOOK_S, 1.5 * self._look_after_s)
-        self._look_after_s = min(after_s, _LAST_LOOK_S) * random.uniform(0.8, 1.2)
+        most_s = max(_LAST_LOOK_S, num_workers / _MOST_LOOKS_PER_S)
+        self._look_after_s = min(after_s, most_s) * random.uniform(0.8, 1.2)
         return False
 
-    def _claim_one(self, chunks: Iterable[int], *, of_dead: bool = False) -> bool:
+    def _claim_one(
+        self, chunks: Iterable[int], take_over: Callable[[int], bool] | None = None
+    ) -> bool:
         """Claim the first chunk that is to be had and unfinished.
 
         Where others are faster it goes on further and further back, so that a thousand workers
@@ -302,14 +310,14 @@ class Supply(Iterator[Request | None]):
         rest = deque(chunks)
         collisions = 0
         while rest:
-            if not of_dead:
+            if take_over is None:
                 rest.rotate(-random.randrange(min(2**collisions, len(rest))))
             chunk = rest.popleft()
             if self._is_finished(chunk):
                 self._todo.pop(chunk, None)
                 continue
             with self._stop.shielded():
-                if not self._claims.claim(chunk):
+                if not (take_over or self._claims.claim)(chunk):
                     collisions = min(collisions + 1, 20)
                     continue
                 if self._begin(chunk):

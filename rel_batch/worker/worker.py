@@ -90,7 +90,7 @@ class Worker:
         self._on_completion = on_completion
         self._say = say
         self._num_rows = 0
-        self._heart = _Heart(claims, settings.store.claim_timeout_s)
+        self._heart = _Heart(claims)
         self._publisher = Publisher(run, settings.store, worker=claims.worker, on_part=on_part)
         self._supply = Supply(
             run,
@@ -178,10 +178,8 @@ class Worker:
 class _Heart:
     """Says every few seconds that a worker lives, from a thread of its own."""
 
-    def __init__(self, claims: Claims, timeout_s: float) -> None:
+    def __init__(self, claims: Claims) -> None:
         self._claims = claims
-        self._timeout_s = timeout_s
-        self._every_s = min(10.0, timeout_s / 8)
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: StoreError | None = None
@@ -190,7 +188,7 @@ class _Heart:
     def check(self) -> None:
         """Raise StoreError where it could not be said for as long as a claim lasts."""
         error = self._error
-        if error is not None and time.monotonic() - self._failing_since > self._timeout_s:
+        if error is not None and time.monotonic() - self._failing_since > self._claims.timeout_s:
             raise error
 
     def __enter__(self) -> None:
@@ -203,7 +201,7 @@ class _Heart:
             self._thread.join()
 
     def _beat(self) -> None:
-        while not self._end.wait(self._every_s):
+        while not self._end.wait(self._claims.beat_every_s):
             try:
                 self._claims.beat()
             except StoreError as error:

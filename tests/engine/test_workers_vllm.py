@@ -14,7 +14,9 @@ import pytest
 from rel_batch.config import validate_config
 from rel_batch.launch import local
 from rel_batch.store import RunFolder
-from rel_batch.store.claims import CLAIMS, file_system_now, read_survey
+from rel_batch.store.claim_files import CLAIMS
+from rel_batch.store.clock import file_system_now
+from rel_batch.store.survey import read_survey
 
 pytestmark = pytest.mark.engine
 

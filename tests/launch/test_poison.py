@@ -13,7 +13,8 @@ from rel_batch.engine.fake import FakeReply
 from rel_batch.launch.setup import Setup
 from rel_batch.launch.supervisor import _end_of
 from rel_batch.records import Request
-from rel_batch.store.claims import CLAIMS, Claims, release_dead
+from rel_batch.store.claim_files import CLAIMS, release_dead
+from rel_batch.store.claims import Claims
 from rel_batch.store.flight import Flight, bury, read_flight
 
 

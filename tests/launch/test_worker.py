@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
@@ -18,10 +19,11 @@ from rel_batch.config import StoreConfig
 from rel_batch.engine import EngineDiedError
 from rel_batch.engine.fake import FakeEngine, FakeReply
 from rel_batch.errors import ConfigError, EngineError, StoreError
-from rel_batch.launch.joining import join_run
+from rel_batch.launch.joining import Supervised, join_run
 from rel_batch.records import Completion, Request
 from rel_batch.store import RunFolder
-from rel_batch.store.claims import CLAIMS, Claims
+from rel_batch.store.claim_files import CLAIMS
+from rel_batch.store.claims import Claims
 from rel_batch.worker import FailureLimit, Stop, StopRequested
 from rel_batch.worker.supply import wants_more
 
@@ -154,6 +156,23 @@ def test_a_worker_that_lost_its_chunks_drops_what_others_do_now(tmp_path: Path) 
     worker_of(setup, loses_its_first_chunk, claims=slow).work()
     assert keys(list(setup.run.iter_completions())) == planned(setup)
     assert setup.run.count_rows(setup.run.completion_parts()) == len(planned(setup))
+
+
+def test_the_chunk_of_a_suspect_is_done_last_and_without_waiting_for_its_time_out(
+    tmp_path: Path,
+) -> None:
+    setup = created(config_of(tmp_path))
+    suspect = Claims(setup.run.path, timeout_s=120, info=REMOTE)
+    chunk, size = next(iter(setup.index.sizes.items()))
+    assert suspect.claim(chunk)
+    a_minute_ago = time.time() - 60
+    for file in (setup.run.path / CLAIMS).rglob("*"):
+        os.utime(file, (a_minute_ago, a_minute_ago))
+    served: list[int] = []
+    with Claims(setup.run.path, timeout_s=120) as claims:
+        worker_of(setup, lambda r: served.append(r.planned.chunk) or reply(r), claims=claims).work()
+    assert served[-size.num_requests :] == [chunk] * size.num_requests
+    assert len(served) == len(planned(setup))
 
 
 # Isolation.
@@ -511,10 +530,12 @@ def test_a_worker_joins_with_nothing_but_the_folder_and_from_anywhere(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     watched = Watched()
-    outcome = join_run(setup.run.path, watched, scores=False)
+    # Its parts are scored by another process.
+    supervised = Supervised({}, wait_for_plan=lambda: None)
+    outcome = join_run(setup.run.path, watched, supervised=supervised)
     assert outcome.num_missing == 0
     assert keys(watched.rows) == planned(setup)
-    assert join_run(setup.run.path, Watched(), scores=False).num_missing == 0
+    assert join_run(setup.run.path, Watched(), supervised=supervised).num_missing == 0
 
 
 def test_the_settings_of_claims_have_defaults_that_nfs_can_bear() -> None:

@@ -16,14 +16,10 @@ from typing import Any
 import pytest
 
 from rel_batch.errors import StoreError
-from rel_batch.store.claims import (
-    Claims,
-    FileClock,
-    file_system_now,
-    new_worker_id,
-    read_survey,
-    release_dead,
-)
+from rel_batch.store.claim_files import release_dead
+from rel_batch.store.claims import Claims, new_worker_id
+from rel_batch.store.clock import FileClock, file_system_now
+from rel_batch.store.survey import read_survey
 
 FAR_AWAY = {"machine": "another machine"}
 
@@ -93,6 +89,24 @@ def test_a_silent_worker_loses_its_chunks_after_the_stated_time_and_hears_of_it(
     assert not other.claim(2), "it is alive again"
     one.release(1)
     assert owners(tmp_path) == {1: other.worker, 2: one.worker}
+
+
+def test_a_suspect_loses_its_chunks_to_those_alone_who_have_nothing_else_to_do(
+    tmp_path: Path,
+) -> None:
+    one, other = join(tmp_path), join(tmp_path)
+    assert 4 * one.beat_every_s <= one.suspect_after_s < one.timeout_s / 2
+    assert one.claim(1)
+    assert one.claim(2)
+    silent_for(tmp_path, one, one.suspect_after_s - 5)
+    assert not other.take_over(1, of_suspect=True), "it may only be late"
+    silent_for(tmp_path, one, 10)
+    one._beaten -= one.suspect_after_s + 5
+    assert not other.take_over(1), "too early for those who have other work"
+    assert other.take_over(1, of_suspect=True)
+    assert one.beat() == {1}, "it was not dead, and hears of it at once"
+    assert one.holds(2)
+    assert not other.take_over(2, of_suspect=True), "it is no suspect any more"
 
 
 def test_times_are_the_file_systems_whatever_the_machine_believes(
