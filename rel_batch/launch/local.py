@@ -21,9 +21,16 @@ from collections.abc import Iterable
 from rel_batch.config import RunConfig
 from rel_batch.launch.devices import places
 from rel_batch.launch.joining import RunOutcome, work_here
-from rel_batch.launch.prepare import Inputs, Prepared, prepare, read_inputs
+from rel_batch.launch.prepare import (
+    Inputs,
+    Prepared,
+    identity_of,
+    load_renderer,
+    prepare,
+    read_inputs,
+)
 from rel_batch.launch.progress import Progress
-from rel_batch.launch.setup import Setup
+from rel_batch.launch.setup import Setup, constraint_compiler
 from rel_batch.launch.supervisor import Supervisor
 from rel_batch.records import PlannedRequest
 from rel_batch.scoring import score_run
@@ -67,17 +74,10 @@ def run_locally(
             if supervisor is not None and is_early:
                 progress.say("starting engines, and planning meanwhile")
                 supervisor.start_early(inputs.most_context_tokens(config))
-            prepared = _prepare(config, inputs, progress)
-            if append_arms:
-                _append_arms(prepared, progress)
-            run = RunFolder.create_or_resume(
-                config.folder,
-                prepared.manifest(_versions(config)),
-                prepared.instances.values(),
-                prepared.plan.requests,
-            )
-            setup = _setup(prepared, run)
-        del prepared, inputs  # of a million requests the index is enough
+            setup = None if append_arms else _resumed(config, inputs, progress)
+            setup = setup or _created(config, inputs, progress, append_arms=append_arms)
+        run = setup.run
+        del inputs
         if supervisor is None:
             if where[0].devices:  # of several GPUs only this worker's
                 os.environ.update(where[0].environment(config, os.environ))
@@ -99,6 +99,49 @@ def _takes_long_to_plan(config: RunConfig, inputs: Inputs) -> bool:
         and not (config.folder / MANIFEST).exists()
         and inputs.num_question_bytes >= _MANY_BYTES
     )
+
+
+def _resumed(config: RunConfig, inputs: Inputs, progress: Progress) -> Setup | None:
+    """The run in a config's folder by the plan that is there; None where there is none.
+
+    What the plan was made from must be what is here now. Raises StoreError where it is not.
+    """
+    if not (config.folder / MANIFEST).exists():
+        return None
+    run = RunFolder.open(config.folder)
+    tokenizer, renderer = load_renderer(config, inputs.checkpoint)
+    identity = identity_of(config, inputs.instances, inputs.checkpoint, renderer)
+    run.check_identity({"identity": identity})
+    setup = Setup(
+        run=run,
+        config=config,
+        instances=inputs.instances,
+        index=read_chunk_index(run),
+        finished=count_finished(run),
+        checkpoint=inputs.checkpoint,
+        renderer=renderer,
+        max_model_len=run.manifest["max_model_len"],
+        compile_constraint=constraint_compiler(config, tokenizer),
+    )
+    progress.say(
+        f"{config.folder} is planned already: {setup.index.num_requests:,} requests, of which "
+        f"{setup.num_missing:,} have no row"
+    )
+    return setup
+
+
+def _created(config: RunConfig, inputs: Inputs, progress: Progress, *, append_arms: bool) -> Setup:
+    prepared = _prepare(config, inputs, progress)
+    if append_arms:
+        _append_arms(prepared, progress)
+    run = RunFolder.create_or_resume(
+        config.folder,
+        prepared.manifest(_versions(config)),
+        prepared.instances.values(),
+        prepared.plan.requests,
+    )
+    # Of a million requests the index is enough: the plan is forgotten here.
+    return _setup(prepared, run)
 
 
 def _append_arms(prepared: Prepared, progress: Progress) -> None:

@@ -94,28 +94,7 @@ class Prepared:
 
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
-        """Everything that decides what the rows are; another identity is another run."""
-        config = self.config
-        return {
-            "instances": instances_digest(self.instances),
-            "model": {
-                "name": config.model.path,
-                "commit": self.checkpoint.commit if self.checkpoint else _FAKE_COMMIT,
-                "tokenizer": config.model.tokenizer,
-                "dtype": config.model.dtype,
-                "max_model_len": config.model.max_model_len,
-                "thinks": config.model.thinks,
-            },
-            "template": self.renderer.template_digest,
-            "engine": {
-                "kind": config.engine.kind,
-                "backend": config.engine.backend,
-                "engine_args": dict(config.engine.engine_args),
-                **({"batch_invariant": True} if config.engine.batch_invariant else {}),
-            },
-            "seed": config.seed,
-            "arms": [arm.model_dump(mode="json") for arm in config.arms],
-        }
+        return identity_of(self.config, self.instances, self.checkpoint, self.renderer)
 
     def manifest(self, versions: Mapping[str, str]) -> dict[str, Any]:
         """What the run folder says about itself."""
@@ -185,11 +164,8 @@ def read_inputs(config: RunConfig) -> Inputs:
     )
 
 
-def prepare(config: RunConfig, inputs: Inputs | None = None) -> Prepared:
-    """Read, validate, render and plan, with `inputs` where they have been read. Raises
-    RelBatchError."""
-    inputs = inputs or read_inputs(config)
-    instances, checkpoint = inputs.instances, inputs.checkpoint
+def load_renderer(config: RunConfig, checkpoint: Checkpoint | None) -> tuple[Any, PromptRenderer]:
+    """The tokenizer of a run, and what makes its prompts. Raises EngineError."""
     tokenizer: Any = ByteTokenizer()
     if checkpoint is not None:
         tokenizer = load_tokenizer(
@@ -197,7 +173,15 @@ def prepare(config: RunConfig, inputs: Inputs | None = None) -> Prepared:
             revision=None,
             trust_remote_code=config.model.trust_remote_code,
         )
-    renderer = PromptRenderer(tokenizer, config.chat_template, config.model.thinks)
+    return tokenizer, PromptRenderer(tokenizer, config.chat_template, config.model.thinks)
+
+
+def prepare(config: RunConfig, inputs: Inputs | None = None) -> Prepared:
+    """Read, validate, render and plan, with `inputs` where they have been read. Raises
+    RelBatchError."""
+    inputs = inputs or read_inputs(config)
+    instances, checkpoint = inputs.instances, inputs.checkpoint
+    tokenizer, renderer = load_renderer(config, checkpoint)
     plan = plan_requests(
         list(instances.values()),
         config.arms,
@@ -222,6 +206,35 @@ def prepare(config: RunConfig, inputs: Inputs | None = None) -> Prepared:
         plan=plan,
         max_model_len=_max_model_len(config, plan, checkpoint),
     )
+
+
+def identity_of(
+    config: RunConfig,
+    instances: Mapping[str, Instance],
+    checkpoint: Checkpoint | None,
+    renderer: PromptRenderer,
+) -> dict[str, Any]:
+    """Everything that decides what the rows are; another identity is another run."""
+    return {
+        "instances": instances_digest(instances),
+        "model": {
+            "name": config.model.path,
+            "commit": checkpoint.commit if checkpoint else _FAKE_COMMIT,
+            "tokenizer": config.model.tokenizer,
+            "dtype": config.model.dtype,
+            "max_model_len": config.model.max_model_len,
+            "thinks": config.model.thinks,
+        },
+        "template": renderer.template_digest,
+        "engine": {
+            "kind": config.engine.kind,
+            "backend": config.engine.backend,
+            "engine_args": dict(config.engine.engine_args),
+            **({"batch_invariant": True} if config.engine.batch_invariant else {}),
+        },
+        "seed": config.seed,
+        "arms": [arm.model_dump(mode="json") for arm in config.arms],
+    }
 
 
 def _check_engine(config: RunConfig) -> None:
