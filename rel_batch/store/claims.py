@@ -17,8 +17,8 @@ worker's name may claim the chunk like any other. So each step has one winner, a
 dies between two of them leaves nothing that would have to be mended.
 
 Whoever has nothing else to do need not wait for so long: a worker that has missed several beats is
-a suspect (`suspect_after_s`), and most suspects are dead. Taking a chunk from one that lives loses
-no row: what it had not published of that chunk is made again.
+a suspect (`suspect_after_s`), unless its process can be seen, and most suspects are dead. Taking a
+chunk from one that lives loses no row: what it had not published of that chunk is made again.
 
 Times are those of the file system that holds the run (`clock.py`), never of the machine.
 Surprising: a worker that was suspended for longer than that cannot know whether it still has its
@@ -56,7 +56,7 @@ from rel_batch.store.claim_files import (
 from rel_batch.store.clock import FileClock
 from rel_batch.store.disk import disk_errors, file_names, make_folder, writing
 from rel_batch.store.flight import End, Flight
-from rel_batch.store.machine import has_ended, this_process
+from rel_batch.store.machine import has_ended, is_of_here, this_process
 
 # How often a worker says that it lives, and how many beats it may miss before it is a suspect.
 _BEAT_EVERY_S = 10.0
@@ -307,8 +307,11 @@ class Claims:
         `seen_at` is a sign of life beside its heartbeat, which a network file system may show late.
         """
         file = self._folder / f"worker-{worker}.json"
-        if has_ended(info_in(file)):
+        info = info_in(file)
+        if has_ended(info):
             return True
+        if is_of_here(info):  # it lives, however slowly
+            silence_s = self.timeout_s
         newest = 0.0
         for sign in (file, seen_at, claim_file(seen_at, worker)):
             with contextlib.suppress(OSError):

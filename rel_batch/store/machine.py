@@ -32,10 +32,15 @@ def this_process() -> dict[str, Any]:
 
 def has_ended(info: Mapping[str, Any]) -> bool:
     """Whether a process ran on this machine, since it was last booted, and is gone."""
-    machine, pid = info.get("machine"), info.get("pid")
-    if not machine or machine != _machine() or not isinstance(pid, int):
+    pid = info.get("pid")
+    if not is_of_here(info) or not isinstance(pid, int):
         return False
     return _process_started(pid) != info.get("process_started")
+
+
+def is_of_here(info: Mapping[str, Any]) -> bool:
+    """Whether a process ran on this machine, since it was last booted: then its end can be seen."""
+    return bool(info.get("machine")) and info["machine"] == _machine()
 
 
 @functools.cache

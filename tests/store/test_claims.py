@@ -109,6 +109,15 @@ def test_a_suspect_loses_its_chunks_to_those_alone_who_have_nothing_else_to_do(
     assert not other.take_over(2, of_suspect=True), "it is no suspect any more"
 
 
+def test_a_worker_whose_process_can_be_seen_is_no_suspect(tmp_path: Path) -> None:
+    slow, other = join(tmp_path, far_away=False), join(tmp_path, far_away=False)
+    assert slow.claim(1)
+    silent_for(tmp_path, slow, slow.timeout_s - 5)
+    assert not other.take_over(1, of_suspect=True)
+    silent_for(tmp_path, slow, 10)
+    assert other.take_over(1), "it may have been stopped for good"
+
+
 def test_times_are_the_file_systems_whatever_the_machine_believes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
