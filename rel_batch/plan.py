@@ -19,6 +19,7 @@ import hashlib
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from rel_batch.config import ArmConfig
@@ -244,13 +245,16 @@ def _num_reserved_tokens(arm: ArmConfig, renderer: PromptRenderer) -> int:
     return thought + int(arm.measure_distortion)
 
 
+_Rendered = tuple[Instance, list[tuple[int, ...] | None]]
+
+
 def _rendered(
     instances: Sequence[Instance], arms: Sequence[ArmConfig], renderer: PromptRenderer
-) -> Iterator[tuple[Instance, list[tuple[int, ...] | None]]]:
+) -> Iterator[_Rendered]:
     """Each instance with its prompt for each arm, None where the arm's constraint means nothing."""
     variants = Variants(instances)
-    for start in range(0, len(instances), _RENDER_BATCH):
-        batch = instances[start : start + _RENDER_BATCH]
+
+    def rendered(batch: Sequence[Instance]) -> list[_Rendered]:
         asked = [
             [
                 variants.asked(instance, arm)
@@ -261,8 +265,21 @@ def _rendered(
             for instance in batch
         ]
         prompts = _prompts_of([one for row in asked for one in row if one], renderer)
-        for instance, row in zip(batch, asked, strict=True):
-            yield instance, [one and prompts[one] for one in row]
+        return [
+            (instance, [one and prompts[one] for one in row])
+            for instance, row in zip(batch, asked, strict=True)
+        ]
+
+    # A tokenizer works beside Python: while one batch is planned, the next is tokenised.
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        before: Future[list[_Rendered]] | None = None
+        for start in range(0, len(instances), _RENDER_BATCH):
+            batch = thread.submit(rendered, instances[start : start + _RENDER_BATCH])
+            if before is not None:
+                yield from before.result()
+            before = batch
+        if before is not None:
+            yield from before.result()
 
 
 def _prompts_of(asked: Iterable[Asked], renderer: PromptRenderer) -> dict[Asked, tuple[int, ...]]:
