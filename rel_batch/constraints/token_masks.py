@@ -41,6 +41,8 @@ __all__ = [
 ]
 
 MAX_MACHINE_STATES = 20_000
+# From so many tokens on, a mask is kept and written as a whole row: sorting would take longer.
+_MANY_TOKENS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +70,26 @@ class TokenLeaf(Leaf, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Mask:
-    """Admitted tokens, and the bytes that each needs to the end after it (ascending by id)."""
+    """Admitted tokens, and the bytes that each needs to the end after it.
+
+    A token that several ways lead to may be there several times; the nearest end counts. `bits` are
+    those of `words`, or of all words where there are many tokens and `words` is None.
+    """
 
     ids: NDArray[np.int32]
     distances: NDArray[np.int32]
-    words: NDArray[np.int32]
+    words: NDArray[np.int32] | None
     bits: NDArray[np.int32]
     farthest: int
 
     @property
     def num_bytes(self) -> int:
-        return 500 + 4 * (2 * len(self.ids) + 2 * len(self.words))
+        num_words = 0 if self.words is None else len(self.words)
+        return 500 + 4 * (2 * len(self.ids) + num_words + len(self.bits))
+
+    def write(self, row: NDArray[np.int32]) -> None:
+        """Set these bits in a row, and no others."""
+        _write(row, self.words, self.bits)
 
 
 class MaskCache:
@@ -178,18 +189,22 @@ class TokenMasks:
         if mask is None:
             mask = self._walk(*position)
             self._cache.put(key, mask)
-        row.fill(0)
         if tokens_left is None or mask.farthest + 2 <= tokens_left:
-            row[mask.words] = mask.bits
-        elif len(mask.ids):
-            # The token itself, a token a byte to the end, and the stop token.
-            in_reach = mask.distances + 2 <= tokens_left
-            if not in_reach.any():
-                if self.is_final(position):
-                    return
-                in_reach = mask.distances == mask.distances.min()
-            words, bits = _packed(mask.ids[in_reach])
-            row[words] = bits
+            mask.write(row)
+            return
+        # The token itself, a token a byte to the end, and the stop token.
+        in_reach = mask.distances + 2 <= tokens_left
+        if not in_reach.any() and not self.is_final(position):
+            in_reach = mask.distances == mask.distances.min()
+        _write(row, *self._packed(mask.ids[in_reach]))
+
+    def _packed(self, ids: NDArray[np.int32]) -> tuple[NDArray[np.int32] | None, NDArray[np.int32]]:
+        """What `_write` sets for these tokens, in any order and any number of times."""
+        if len(ids) < _MANY_TOKENS:
+            return _packed_words(ids)
+        is_admitted = np.zeros(32 * (-(-len(self._tokens) // 32)), dtype=bool)
+        is_admitted[ids] = True
+        return None, np.packbits(is_admitted, bitorder="little").view(np.int32)
 
     def _walk(self, state: int, partial: bytes) -> _Mask:
         machine, trie = self._machine, self._trie
@@ -233,7 +248,9 @@ class TokenMasks:
                     take(reached, len(encoded) - read + machine.distance(following))
                 if reached is not None and trie.end[reached] > reached + 1:
                     pending.append((reached, following, b""))
-        return _mask(ids, distances)
+        every = np.concatenate(ids) if ids else np.zeros(0, dtype=np.int32)
+        far = np.concatenate(distances) if ids else every
+        return _Mask(every, far, *self._packed(every), int(far.max(initial=0)))
 
     def _characters(
         self, state: int, partial: bytes, node: int | None = None
@@ -269,8 +286,8 @@ class TokenReader:
     def __init__(self, masks: TokenMasks, stop_token_ids: frozenset[int]) -> None:
         self._masks = masks
         self._stop_token_ids = stop_token_ids
-        self._stop_words, self._stop_bits = _packed(
-            np.array(sorted(stop_token_ids), dtype=np.int32)
+        self._stop_words, self._stop_bits = _packed_words(
+            np.array(list(stop_token_ids), dtype=np.int32)
         )
         self._taken: list[int] = []
         self.is_terminated = False
@@ -343,24 +360,24 @@ def _char_length(lead: int) -> int:
     return 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2
 
 
-def _mask(ids: list[NDArray[np.int32]], distances: list[NDArray[np.int32]]) -> _Mask:
-    if not ids:
-        none = np.zeros(0, dtype=np.int32)
-        return _Mask(none, none, none, none, 0)
-    every, far = np.concatenate(ids), np.concatenate(distances)
-    by_id = np.lexsort((far, every))
-    every, far = every[by_id], far[by_id]
-    first = np.ones(len(every), dtype=bool)
-    first[1:] = every[1:] != every[:-1]
-    every, far = every[first], far[first]
-    return _Mask(every, far, *_packed(every), int(far.max()))
+def _write(
+    row: NDArray[np.int32], words: NDArray[np.int32] | None, bits: NDArray[np.int32]
+) -> None:
+    """Set the bits of these words, or of the first ones where none are named, and no others."""
+    if words is None:
+        row[: len(bits)] = bits
+        row[len(bits) :] = 0
+    else:
+        row.fill(0)
+        row[words] = bits
 
 
-def _packed(ids: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Words of a bit mask and their bits, for ascending token ids."""
+def _packed_words(ids: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Words of a bit mask and their bits."""
     if not len(ids):
         none = np.zeros(0, dtype=np.int32)
         return none, none
+    ids = np.sort(ids)
     words = ids >> 5
     bits = np.uint32(1) << (ids & 31).astype(np.uint32)
     starts = np.flatnonzero(np.r_[True, words[1:] != words[:-1]])
