@@ -29,6 +29,8 @@ from rel_batch.thoughts import Mode, OnBudget
 # vLLM and torch warn about themselves, and here they run in this process.
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 
+# Of a token's log-probability: on processors that multiply in bfloat16, vLLM's attention rounds so.
+ROUNDING = 0.02
 MAX_MODEL_LEN = 2048
 BUDGET = 40
 LABELS = tuple("01234567")
@@ -271,12 +273,15 @@ def test_each_token_has_the_models_own_probability_and_rank(
     for at in range(num_reply):
         row = expected[len(token_ids) - num_reply + at - 1]
         own = row[token_ids[len(token_ids) - num_reply + at]]
-        assert done.token_logprobs[at] == pytest.approx(own.item(), abs=2e-3)
+        assert done.token_logprobs[at] == pytest.approx(own.item(), abs=ROUNDING)
         # Tokens that are next to equally likely may stand in either order.
-        surely_above, maybe_above = int((row > own + 5e-3).sum()), int((row > own - 5e-3).sum())
+        surely_above, maybe_above = (
+            int((row > own + ROUNDING).sum()),
+            int((row > own - ROUNDING).sum()),
+        )
         assert 1 + surely_above <= done.token_ranks[at] <= max(maybe_above, 1)
         cost += (row.max() - own).item()
-    assert done.logprob_cost == pytest.approx(cost, abs=0.02)
+    assert done.logprob_cost == pytest.approx(cost, abs=2 * ROUNDING * num_reply)
     overruled = sum(rank > 1 for rank in done.token_ranks)
     assert done.overruled_share == overruled / num_reply
     # A random model has other first choices than these texts.
@@ -308,7 +313,7 @@ def test_options_are_as_likely_as_their_tokens(
     for option, ids in with_ids:
         rows = logprobs_of(model, prompt + ids)
         expected = sum(rows[len(prompt) + at - 1][token].item() for at, token in enumerate(ids))
-        assert done.option_logprobs[option] == pytest.approx(expected, abs=5e-3)
+        assert done.option_logprobs[option] == pytest.approx(expected, abs=ROUNDING * len(ids))
     assert done.reply == max(options, key=lambda option: done.option_logprobs[option])
 
 
