@@ -87,10 +87,6 @@ class _Mask:
         num_words = 0 if self.words is None else len(self.words)
         return 500 + 4 * (2 * len(self.ids) + num_words + len(self.bits))
 
-    def write(self, row: NDArray[np.int32]) -> None:
-        """Set these bits in a row, and no others."""
-        _write(row, self.words, self.bits)
-
 
 class MaskCache:
     """The masks of all constraints of a process, the least recently used dropped first."""
@@ -190,7 +186,7 @@ class TokenMasks:
             mask = self._walk(*position)
             self._cache.put(key, mask)
         if tokens_left is None or mask.farthest + 2 <= tokens_left:
-            mask.write(row)
+            _write(row, mask.words, mask.bits)
             return
         # The token itself, a token a byte to the end, and the stop token.
         in_reach = mask.distances + 2 <= tokens_left
@@ -202,7 +198,8 @@ class TokenMasks:
         """What `_write` sets for these tokens, in any order and any number of times."""
         if len(ids) < _MANY_TOKENS:
             return _packed_words(ids)
-        is_admitted = np.zeros(32 * (-(-len(self._tokens) // 32)), dtype=bool)
+        # A tokenizer may know more tokens than the model's row has bits.
+        is_admitted = np.zeros(32 * (-(-self._trie.num_rows // 32)), dtype=bool)
         is_admitted[ids] = True
         return None, np.packbits(is_admitted, bitorder="little").view(np.int32)
 

@@ -278,3 +278,18 @@ def test_a_molecule_comes_back_from_its_encoding_and_is_masked() -> None:
     # c1ccccc1 ends with 9 bytes of the tag and the stop token.
     assert TOKENS.index(b"C</") not in admitted(reader, tokens_left=8)
     assert TOKENS.index(b"</smiles>") in admitted(reader, tokens_left=2)
+
+
+def test_a_mask_of_many_tokens_is_whole_and_ends_with_the_models_row() -> None:
+    """The tokenizer knows more tokens than the model has outputs; the row here has spare words."""
+    tokens: list[bytes | None] = [str(number).encode() for number in range(2_000)]
+    trie = token_trie(tokens, 1_500)
+    constraint = Constraint("format", Repeat(Chars("0123456789"), 3, 4))
+    reader = TokenReader(TokenMasks(constraint, tokens, trie, MaskCache()), frozenset())
+    for num_words in (47, 50):
+        for _ in range(2):  # met for the first time, and kept
+            for tokens_left, least in ((None, 0), (4, 0), (2, 100)):
+                bits = np.full(num_words, -1, dtype=np.int32)
+                reader.fill(bits, tokens_left)
+                found = np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little"))
+                assert found.tolist() == list(range(least, 1_500)), (num_words, tokens_left)

@@ -29,7 +29,8 @@ from rel_batch.thoughts import Mode, OnBudget
 # vLLM and torch warn about themselves, and here they run in this process.
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 
-# Of a token's log-probability: on processors that multiply in bfloat16, vLLM's attention rounds so.
+# vLLM's and transformers' log-probability of a token differ by up to 0.006 on one with
+# avx512_bf16. A token or a position that is mistaken for another differs by far more.
 ROUNDING = 0.02
 MAX_MODEL_LEN = 2048
 BUDGET = 40
@@ -281,7 +282,7 @@ def test_each_token_has_the_models_own_probability_and_rank(
         )
         assert 1 + surely_above <= done.token_ranks[at] <= max(maybe_above, 1)
         cost += (row.max() - own).item()
-    assert done.logprob_cost == pytest.approx(cost, abs=2 * ROUNDING * num_reply)
+    assert done.logprob_cost == pytest.approx(cost, rel=0.02, abs=ROUNDING)
     overruled = sum(rank > 1 for rank in done.token_ranks)
     assert done.overruled_share == overruled / num_reply
     # A random model has other first choices than these texts.
