@@ -29,7 +29,7 @@ from rel_batch.thoughts import Mode, OnBudget
 # vLLM and torch warn about themselves, and here they run in this process.
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 
-# vLLM's and transformers' log-probability of a token differ by up to 0.006 on one with
+# vLLM's and transformers' log-probability of a token differ by up to 0.006 on a CPU with
 # avx512_bf16. A token or a position that is mistaken for another differs by far more.
 ROUNDING = 0.02
 MAX_MODEL_LEN = 2048
