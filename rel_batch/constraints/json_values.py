@@ -36,6 +36,9 @@ from rel_batch.constraints import (
 )
 from rel_batch.constraints.subset import Order
 
+# xgrammar 0.2.8 does not compile a pattern with a greater bound where it has a cache, as in vLLM.
+_MOST_REPEATS = 128
+
 
 @dataclass(frozen=True, slots=True)
 class JsonValue:
@@ -68,13 +71,16 @@ def json_integer(least: int, most: int) -> JsonValue:
 
 def json_string(chars: str, least: int, most: int) -> JsonValue:
     """A string of these characters, of which none needs an escape in JSON or in a pattern's
-    class but `]^-[`."""
+    class but `]^-[`. `least` is at most 128."""
     if any(render_json(char) != f'"{char}"' or char == "\\" for char in chars):
         raise ValueError("a character of the string would need an escape in JSON")
     members = "".join(f"\\{c}" if c in "]^-[" else c for c in chars.replace("^", ""))
     members += "\\^" if "^" in chars else ""
+    pattern = f"[{members}]{{{least},{min(most, _MOST_REPEATS)}}}"
+    for past in range(_MOST_REPEATS, most, _MOST_REPEATS):
+        pattern += f"[{members}]{{0,{min(most - past, _MOST_REPEATS)}}}"
     return JsonValue(
-        {"type": "string", "pattern": f"^[{members}]{{{least},{most}}}$"},
+        {"type": "string", "pattern": f"^{pattern}$"},
         Seq((Text('"'), Repeat(Chars(chars), least, most), Text('"'))),
     )
 

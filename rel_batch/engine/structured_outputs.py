@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 # What masks the tokens in the end: one of vLLM's backends, or our own machine.
 Matcher = Literal["guidance", "xgrammar", "machine"]
 
+_XGRAMMAR_CACHE_BYTES = 64 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
@@ -216,4 +218,7 @@ def _xgrammar_compiler(tokenizer: Any) -> Any:
     import xgrammar
 
     info = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=len(tokenizer))
-    return xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
+    # With a cache, as vLLM has one: there are schemas that xgrammar 0.2.8 compiles only without.
+    return xgrammar.GrammarCompiler(
+        info, max_threads=1, cache_enabled=True, cache_limit_bytes=_XGRAMMAR_CACHE_BYTES
+    )
