@@ -5,8 +5,8 @@
 
 Replies are those of REL-C3, the longest there are, greedy and bounded alike. The kinds are run in
 turn by one engine for each backend, on prompts that are in its cache, so that decoding is what is
-measured. `molecule` is also compared with `syntax`. A kind of which a reply ends with an error has no
-ratio; its error is reported, and the others go on.
+measured. `molecule` is also compared with `syntax`. A kind of which a reply ends with an error has
+no ratio; its error is reported, and the others go on.
 """
 
 # vLLM is only partly typed, and its engine is reached through ours.

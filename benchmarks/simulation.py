@@ -196,6 +196,10 @@ class Rows:
     def list_parts(self) -> Any:
         return self
 
+    @property
+    def by_chunk(self) -> Counter[int]:
+        return self.num_parts
+
     def of_chunk(self, chunk: int) -> tuple[int, ...]:
         return (self.num_parts[chunk],) if self.num_parts[chunk] else ()
 

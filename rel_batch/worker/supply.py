@@ -278,7 +278,7 @@ class Supply(Iterator[Request | None]):
         if self._enough is not None:
             self._enough, self._look_after_s = None, 0.0
         present, num_workers = self._claims.present()
-        free = [chunk for chunk in self._todo if chunk not in present]
+        free = self._free(present)
         held_cost = sum(held.held_cost for held in self._open.values())
         free_cost = sum(self._todo[chunk].cost for chunk in free)
         if free and not wants_more(held_cost, free_cost, num_workers):
@@ -286,11 +286,7 @@ class Supply(Iterator[Request | None]):
             self._enough = free_cost, num_workers
             return False
         others = [chunk for chunk in present if chunk in self._todo and chunk not in self._open]
-        asked = _HELD_ASKED if free else _HELD_ASKED_IDLE if held_cost <= 0 else 0
-        asked = random.sample(others, min(len(others), asked))
-        # While there is something else to do, a suspect may yet come back.
-        take_over = partial(self._claims.take_over, of_suspect=not free)
-        if self._claim_one(asked, take_over) or self._claim_one(free):
+        if self._claim_any(free, others, is_idle=held_cost <= 0):
             self._look_after_s = 0.0
             return True
         self._looked = time.monotonic()
@@ -298,6 +294,29 @@ class Supply(Iterator[Request | None]):
         most_s = max(_LAST_LOOK_S, num_workers / _MOST_LOOKS_PER_S)
         self._look_after_s = min(after_s, most_s) * random.uniform(0.8, 1.2)
         return False
+
+    def _free(self, present: frozenset[int]) -> list[int]:
+        """The chunks that nobody has, without those that others have finished meanwhile."""
+        published = self._list().by_chunk
+        free: list[int] = []
+        for chunk in [chunk for chunk in self._todo if chunk not in present]:
+            if chunk in published and self._is_finished(chunk):
+                del self._todo[chunk]
+            else:
+                free.append(chunk)
+        return free
+
+    def _claim_any(self, free: list[int], others: list[int], *, is_idle: bool) -> bool:
+        """Claim a chunk of a worker that has died, or a free one; failing that, a suspect's."""
+        take_over = self._claims.take_over
+        if free and self._claim_one(_some_of(others, _HELD_ASKED), take_over):
+            return True
+        if self._claim_one(free):
+            return True
+        # Only now: while there is something else to do, a suspect may yet come back.
+        return is_idle and self._claim_one(
+            _some_of(others, _HELD_ASKED_IDLE), partial(take_over, of_suspect=True)
+        )
 
     def _claim_one(
         self, chunks: Iterable[int], take_over: Callable[[int], bool] | None = None
@@ -343,15 +362,18 @@ class Supply(Iterator[Request | None]):
 
     def _is_finished(self, chunk: int) -> bool:
         """Whether others have finished a chunk, as far as can be seen without claiming it."""
-        now = time.monotonic()
-        if self._parts is None or now - self._listed > _BELIEVED_S:
-            self._parts, self._listed = self._run.list_parts(), now
-        parts = self._parts.of_chunk(chunk)
+        parts = self._list().of_chunk(chunk)
         if not parts or self._known_parts.get(chunk) == parts:
             return False
         self._known_parts[chunk] = parts
         num_finished = count_finished_of(chunk, parts)
         return num_finished >= self._todo[chunk].num_requests
+
+    def _list(self) -> Parts:
+        now = time.monotonic()
+        if self._parts is None or now - self._listed > _BELIEVED_S:
+            self._parts, self._listed = self._run.list_parts(), now
+        return self._parts
 
     def _keep(self, chunk: int) -> bool:
         """Whether this worker still has the chunk; if not, all of it is forgotten."""
@@ -362,6 +384,10 @@ class Supply(Iterator[Request | None]):
         del self._open[chunk]
         self._publisher.drop(chunk)
         return False
+
+
+def _some_of(chunks: list[int], most: int) -> list[int]:
+    return random.sample(chunks, min(len(chunks), most))
 
 
 _OVER = object()

@@ -8,6 +8,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -173,6 +175,37 @@ def test_the_chunk_of_a_suspect_is_done_last_and_without_waiting_for_its_time_ou
         worker_of(setup, lambda r: served.append(r.planned.chunk) or reply(r), claims=claims).work()
     assert served[-size.num_requests :] == [chunk] * size.num_requests
     assert len(served) == len(planned(setup))
+
+
+def test_what_others_have_finished_meanwhile_keeps_nobody_from_the_chunk_of_a_suspect(
+    tmp_path: Path,
+) -> None:
+    """Near the end a thousand workers finish chunks all the time, each of which looks free."""
+    setup = created(config_of(tmp_path))
+    suspect = Claims(setup.run.path, timeout_s=120, info=REMOTE)
+    chunk, size = next(iter(setup.index.sizes.items()))
+    assert suspect.claim(chunk)
+    all_but_that = replace(setup, finished={chunk: size.num_requests})
+    with Claims(setup.run.path, timeout_s=120) as another:
+        worker_of(all_but_that, claims=another).work()
+    a_minute_ago = time.time() - 60
+    for file in (setup.run.path / CLAIMS).rglob("*"):
+        os.utime(file, (a_minute_ago, a_minute_ago))
+
+    class Hurried(Stop):
+        def sleep(self, seconds: float) -> None:
+            pytest.fail(f"it waited for {seconds} s")
+
+    served: list[int] = []
+    with Claims(setup.run.path, timeout_s=120) as claims:
+        replies = partial(_noted, served)
+        worker_of(setup, replies, claims=claims, stop=Hurried()).work()
+    assert served == [chunk] * size.num_requests
+
+
+def _noted(served: list[int], request: Request) -> FakeReply:
+    served.append(request.planned.chunk)
+    return reply(request)
 
 
 # Isolation.
