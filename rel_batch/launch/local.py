@@ -36,6 +36,7 @@ from rel_batch.records import PlannedRequest
 from rel_batch.scoring import score_run
 from rel_batch.store import RunFolder, compact
 from rel_batch.store.chunks import count_finished, read_chunk_index
+from rel_batch.store.claims import clear_away_dead
 from rel_batch.store.extend import append_arms as append_arms_to
 from rel_batch.store.manifest import MANIFEST
 from rel_batch.worker import FailureLimit, Stop
@@ -88,6 +89,7 @@ def run_locally(
         score_run(run, overlap=config.scoring.overlap, audited=config.scoring.audited)
         num_missing = setup.counted_again().num_missing
         if not num_missing:
+            clear_away_dead(run.path, timeout_s=config.store.claim_timeout_s)
             compact(run)
     return RunOutcome(run, num_missing=num_missing)
 

@@ -333,3 +333,14 @@ class Claims:
         # Somebody's files (a file manager's, an editor's): set aside, not deleted.
         folder.rename(self._folder / f".stray-{secrets.token_hex(6)}")
         return True
+
+
+def clear_away_dead(run_path: Path, *, timeout_s: float) -> None:
+    """Clear away what dead workers have left in a run, where nobody is going to work on it.
+
+    A worker does so when it comes; what has died since, with all of its chunks done, is in nobody's
+    way, and would stay. Raises StoreError.
+    """
+    if file_names(run_path / CLAIMS):
+        with Claims(run_path, timeout_s=timeout_s) as claims:
+            claims.sweep()

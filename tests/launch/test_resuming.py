@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +75,23 @@ def test_what_the_plan_was_made_from_must_be_what_is_here(
     run_locally(config_of(tmp_path, **settings), Watched())
     with pytest.raises(StoreError, match=told):
         run_locally(config_of(tmp_path, **{**settings, **changes}), Watched())
+
+
+def test_what_a_worker_left_that_died_with_all_of_its_rows_on_disk_is_cleared_away(
+    tmp_path: Path,
+) -> None:
+    config = config_of(tmp_path, **settings_of(tmp_path))
+    path = run_locally(config, Watched()).run.path
+    code = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from rel_batch.store.claims import Claims\n"
+        "claims = Claims(Path(sys.argv[1]), timeout_s=1e6); assert claims.claim(0)\n"
+        "claims.flight.enter('a request'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    left = sorted(file.name.partition("-")[0] for file in (path / "claims").iterdir())
+    assert left == ["chunk", "flight", "worker"]
+    assert run_locally(config, Watched()).num_missing == 0
+    # What it may have died of is remembered.
+    assert all(file.name.startswith("death-") for file in (path / "claims").glob("*"))
