@@ -36,7 +36,7 @@ COST_OF_OUTPUT_TOKEN = 8
 _CHUNK_OF_REST = 1 / 2048
 _CHUNK_OF_ALL = 1 / 65536
 # About a second of a GPU: a chunk costs some 20 ms, most of it for writing its part.
-_LEAST_CHUNK_COST = 8_000
+_LEAST_CHUNK_COST = 16_000
 # A cut between requests that share tokens has them computed twice: at most for so much of a chunk.
 _MOST_REPEATED = 1 / 16
 # Beginnings shorter than this are not worth keeping prompts together for.

@@ -176,6 +176,8 @@ def _sorted(picked: Sequence[tuple[Any, list[int]]]) -> Any:
         table if len(places) == table.num_rows else table.take(pa.array(places))
         for table, places in picked
     ]
+    if len(tables) == 1 and tables[0].num_rows == 1:
+        return tables[0]
     order = [(name, "ascending") for name in ("arm", "instance_key", "sample", "request_key")]
     return pa.concat_tables(tables).sort_by(order)
 
@@ -197,13 +199,15 @@ def _tables(run: RunFolder, path: Path, versions: Sequence[str]) -> Iterator[tup
         for version in versions
     }
     for batch in read_batches(path, COMPLETIONS, COMPLETIONS.column_names):
-        table = pa.Table.from_batches([batch])
+        columns = dict(zip(COMPLETIONS.column_names, batch.columns, strict=True))
+        keys = pa.chunked_array([columns["request_key"]])
         for version, rows in mirrors.items():
-            scores = rows.take(table.num_rows)
-            if scores.column("request_key") != table.column("request_key"):
+            scores = rows.take(batch.num_rows)
+            if scores.column("request_key") != keys:
                 raise run.misaligned(version, path)
             for name in SCORES.column_names:
-                table = table.append_column(f"{version}/{name}", scores.column(name))
+                columns[f"{version}/{name}"] = scores.column(name)
+        table = pa.table(columns)
         start = 0
         for chunk, group in itertools.groupby(table.column("chunk").to_pylist()):
             num_rows = sum(1 for _ in group)

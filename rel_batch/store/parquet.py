@@ -178,6 +178,19 @@ def read_batches(
 
 def read_num_rows(path: Path, kind: FileKind[Any]) -> int:
     """How many rows a file has; only its footer is read. Raises StoreError."""
+    return _read_footer(path, kind).num_rows
+
+
+def read_notes(path: Path, kind: FileKind[Any]) -> dict[str, str]:
+    """The `notes` that a file was written with; only its footer is read. Raises StoreError."""
+    return {
+        name.removeprefix(_NOTE).decode(errors="replace"): text.decode(errors="replace")
+        for name, text in _read_footer(path, kind).metadata.items()
+        if name.startswith(_NOTE)
+    }
+
+
+def _read_footer(path: Path, kind: FileKind[Any]) -> Any:
     with _damage_named(path):
         metadata = pq.read_metadata(path)  # half the time that it takes to open it for reading
     found: bytes = (metadata.metadata or {}).get(METADATA_KEY, b"")
@@ -185,17 +198,7 @@ def read_num_rows(path: Path, kind: FileKind[Any]) -> int:
         with _open(path, kind):  # says what is wrong
             pass
     _check_num_rows(path, metadata)
-    return metadata.num_rows
-
-
-def read_notes(path: Path, kind: FileKind[Any]) -> dict[str, str]:
-    """The `notes` that a file was written with. Raises StoreError."""
-    with _open(path, kind) as file:
-        return {
-            name.removeprefix(_NOTE).decode(errors="replace"): text.decode(errors="replace")
-            for name, text in file.schema_arrow.metadata.items()
-            if name.startswith(_NOTE)
-        }
+    return metadata
 
 
 @contextlib.contextmanager
